@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from delayed_topics_operator.reconcile import CHECKS
+from delayed_topics_operator.delayed_topic.reconcile import CHECKS
 
 from checks.documents import ROOT
 
@@ -22,7 +22,7 @@ COPIED = ["conftest.py", "pyproject.toml", "checks", "docs", *MEMBERS]
 RECIPE = "a condition of a DelayedTopic"
 DECLARED = Path("core/src/delayed_topics_core/reasons.py")
 EXPLAINED = Path("docs/reasons.md")
-SAID = Path("operator/src/delayed_topics_operator/reconcile/layout.py")
+SAID = Path("operator/src/delayed_topics_operator/delayed_topic/reconcile/layout.py")
 TESTED = Path("operator/tests/test_operator_follows_edits.py")
 BESIDE_THE_EXAMPLE = {
     DECLARED: '    MANY_DELAYS = "ManyDelays"\n',

@@ -23,7 +23,7 @@ from delayed_topics_audit_testing.rows import AT_MS, hop, release
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
 from delayed_topics_core.registry import AuditedRecord
-from delayed_topics_operator.audits.freeze import ended
+from delayed_topics_operator.audits.reconcile.chain import ended
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 

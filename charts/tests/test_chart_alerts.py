@@ -12,9 +12,10 @@ import pytest
 import yaml
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_devcluster.packages import program_of
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.reconcile.alarms import HARMLESS
-from delayed_topics_operator.worker_sets import NAME_LABEL, NAMESPACE_LABEL, shared_labels
+from delayed_topics_operator.delayed_topic.reconcile.alarms import HARMLESS
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.labels import NAME_LABEL, NAMESPACE_LABEL
+from delayed_topics_operator.workers.reconcile.worker_sets import shared_labels
 from delayed_topics_worker.metrics import Metrics
 from prometheus_client import REGISTRY
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 import yaml
-from delayed_topics_operator.audits.executors import TEMPLATE_KEY
-from delayed_topics_operator.worker_sets import MANAGED_BY
+from delayed_topics_operator.audits.reconcile.executors import TEMPLATE_KEY
+from delayed_topics_operator.values.labels import MANAGED_BY
 from delayed_topics_operator_testing.audit_simulation import AuditSimulation, audit_resource
 from delayed_topics_operator_testing.simulation import Simulation, resource
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Reason
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.audits import apply_audit, child, report, status, wait_for_job, wait_said
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess

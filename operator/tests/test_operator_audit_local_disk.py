@@ -9,9 +9,9 @@ import pytest
 from delayed_topics_core.carried import Carried
 from delayed_topics_crds import Grant, parse
 from delayed_topics_crds.schedule import Spark
-from delayed_topics_operator.audits.access import AuditSite, most_local_disk_mebibytes, refused
-from delayed_topics_operator.audits.executors import LOCAL_DISK
-from delayed_topics_operator.queue import Key
+from delayed_topics_operator.audits.reconcile.access import AuditSite, most_local_disk_mebibytes, refused
+from delayed_topics_operator.audits.reconcile.executors import LOCAL_DISK
+from delayed_topics_operator.values.key import Key
 from delayed_topics_operator_testing.audit_simulation import AUDIT_NAMESPACE, WINDOW, AuditSimulation, audit_resource
 
 DISK = "ephemeral-storage"

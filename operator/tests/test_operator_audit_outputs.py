@@ -8,9 +8,9 @@ import pytest
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Grant, parse
-from delayed_topics_operator.audits.access import AuditSite, refused
-from delayed_topics_operator.audits.observation import Refused
-from delayed_topics_operator.queue import Key
+from delayed_topics_operator.audits.reconcile.access import AuditSite, refused
+from delayed_topics_operator.audits.reconcile.observation import Refused
+from delayed_topics_operator.values.key import Key
 from delayed_topics_operator_testing.audit_simulation import AUDIT_NAMESPACE, WINDOW, AuditSimulation, audit_resource
 
 S3 = {"bucket": "accounts", "prefix": "some/folder", "secretName": "accounts-s3"}

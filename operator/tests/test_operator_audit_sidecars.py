@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_operator.audits.pods import ADDED_ONES_END_SECONDS
+from delayed_topics_operator.audits.reconcile.pods import ADDED_ONES_END_SECONDS
 from delayed_topics_operator_testing.audit_simulation import BEGIN, AuditSimulation
 from delayed_topics_operator_testing.audits import (
     apply_audit,

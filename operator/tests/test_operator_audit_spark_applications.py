@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_operator.audits.observation import Waiting
-from delayed_topics_operator.audits.spark_application import DRIVER, SPARK_VERSION
+from delayed_topics_operator.audits.reconcile.observation import Waiting
+from delayed_topics_operator.audits.reconcile.spark_application import DRIVER, SPARK_VERSION
 from delayed_topics_operator_testing.audit_simulation import AUDIT_NAMESPACE, BEGIN, AuditSimulation, audit_resource
 
 DEADLINE_SECONDS, KEPT_SECONDS = 600, 300

@@ -8,8 +8,8 @@ from dataclasses import asdict
 import pytest
 from delayed_topics_core.audit_window import MAX_BYTES
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_operator.audits.manifests import WINDOW_KEY, window_of
-from delayed_topics_operator.audits.observation import Refused
+from delayed_topics_operator.audits.reconcile.manifests import WINDOW_KEY, window_of
+from delayed_topics_operator.audits.reconcile.observation import Refused
 from delayed_topics_operator_testing.audit_simulation import (
     CHAINABLE,
     AuditSimulation,

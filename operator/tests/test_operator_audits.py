@@ -7,10 +7,10 @@ import pytest
 from delayed_topics_core.carried import Carried
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import AuditedRecord
-from delayed_topics_operator.audits.manifests import window_of
-from delayed_topics_operator.audits.observation import Unauditable, Waiting
-from delayed_topics_operator.audits.plan import Expire
-from delayed_topics_operator.audits.reconcile import refused, unseen
+from delayed_topics_operator.audits.reconcile.manifests import window_of
+from delayed_topics_operator.audits.reconcile.observation import Unauditable, Waiting
+from delayed_topics_operator.audits.reconcile.plan import Expire
+from delayed_topics_operator.audits.reconcile.steps import refused, unseen
 from delayed_topics_operator.errors import Forbidden
 from delayed_topics_operator_testing.audit_simulation import (
     AUDIT_NAMESPACE,

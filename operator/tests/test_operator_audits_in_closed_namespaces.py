@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.broker import Broker
-from delayed_topics_operator.audits.manifests import child_names
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.audits.reconcile.manifests import child_names
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.audits import apply_audit, report, status, wait_for_job, wait_said
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness

@@ -15,8 +15,8 @@ from delayed_topics_devcluster.paths import cache_dir
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
-from delayed_topics_operator.audits.manifests import window_of
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.audits.reconcile.manifests import window_of
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.audit_simulation import AuditSimulation, large_window
 from delayed_topics_operator_testing.audits import (
     apply_audit,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.audits.turns import Turns
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.store import Store
-from delayed_topics_operator.translate import FINALIZER
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.values.annotations import FINALIZER
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.audit_simulation import WINDOW, AuditSimulation, audit_resource
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from delayed_topics_operator.load import LOOK_SECONDS, Load, Look
-from delayed_topics_operator.reconcile.autoscale import decided
+from delayed_topics_operator.delayed_topic.reconcile.autoscale import decided
+from delayed_topics_operator.delayed_topic.reconcile.load import LOOK_SECONDS, Load, Look
 from hypothesis import given
 from hypothesis import strategies as st
 

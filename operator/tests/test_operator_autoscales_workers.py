@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from delayed_topics_core.reasons import Condition
 from delayed_topics_crds import DelayedTopicStatus, parse
-from delayed_topics_operator.load import LOOK_SECONDS, Load, Look
-from delayed_topics_operator.reconcile.transitions import autoscaled
+from delayed_topics_operator.delayed_topic.reconcile.load import LOOK_SECONDS, Load, Look
+from delayed_topics_operator.values.transitions import autoscaled
 from delayed_topics_operator_testing.namespace_simulation import grant
 from delayed_topics_operator_testing.simulation import Simulation, Stopped, resource, usable
 

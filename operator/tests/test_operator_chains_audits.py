@@ -18,8 +18,9 @@ from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core_testing.served import OWNER, serving
 from delayed_topics_crds.audit import Window as Asked
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
-from delayed_topics_operator.audits.freeze import ended, freeze
-from delayed_topics_operator.audits.observation import Unauditable, Waiting
+from delayed_topics_operator.audits.freeze import freeze
+from delayed_topics_operator.audits.reconcile.chain import ended
+from delayed_topics_operator.audits.reconcile.observation import Unauditable, Waiting
 from delayed_topics_operator.audits.targets import CLOCKS_MS
 from delayed_topics_operator.gateways.kafka import KafkaLink
 
@@ -34,7 +35,6 @@ AUDITED = AuditedRecord(
     ready_partitions=1,
     ends={"orders.delays": (0, 35), "orders.ready": (32,), "orders.dead": (45, 0)},
 )
-
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

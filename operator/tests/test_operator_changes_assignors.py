@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition
-from delayed_topics_operator.plan import ApplyChild, ScaleWorkers
+from delayed_topics_operator.values.plan import ApplyChild, ScaleWorkers
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
 STICKY = {"protocol": "Classic", "assignor": "Sticky"}

@@ -8,8 +8,8 @@ import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim, Owner, encode
 from delayed_topics_crds import Grant
-from delayed_topics_operator.plan import GrowTopic, RemoveFromRegistry
-from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
+from delayed_topics_operator.values.plan import GrowTopic, RemoveFromRegistry
 from delayed_topics_operator_testing.simulation import Kafka, Simulation, Stopped, resource, usable
 
 

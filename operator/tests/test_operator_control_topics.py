@@ -8,10 +8,10 @@ import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_crds import parse
-from delayed_topics_operator.audits.auditable import unlike
-from delayed_topics_operator.observation import Unusable
-from delayed_topics_operator.plan import AlterSettings, CreateTopics, WriteRegistry
-from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.audits.reconcile.auditable import unlike
+from delayed_topics_operator.connection.reconcile.usable import Unusable
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
+from delayed_topics_operator.values.plan import AlterSettings, CreateTopics, WriteRegistry
 from delayed_topics_operator_testing.namespace_simulation import NamespaceSimulation, grant, with_quota
 from delayed_topics_operator_testing.simulation import Kafka, Simulation, Stopped, resource, usable
 

@@ -13,28 +13,28 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaUnreachable, RegistryTooLarge
 from delayed_topics_kafka.model import BrokerInfo, ClusterInfo
 from delayed_topics_operator.audits.controller import _topic
-from delayed_topics_operator.controllers import delayed_topic
-from delayed_topics_operator.controllers.connection import Connections, _Entry, _now
-from delayed_topics_operator.controllers.delayed_topic import (
+from delayed_topics_operator.connection.controller import Connections, _Entry, _now
+from delayed_topics_operator.connection.found import Found, same_cluster
+from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
+from delayed_topics_operator.connection.usage import Usage
+from delayed_topics_operator.delayed_topic import controller as delayed_topic
+from delayed_topics_operator.delayed_topic.controller import (
     SOON_SECONDS,
     UNDONE_SECONDS,
     WAITING_SECONDS,
     DelayedTopics,
 )
-from delayed_topics_operator.controllers.found import Found, same_cluster
+from delayed_topics_operator.engine.execute import Executor, Owned
+from delayed_topics_operator.engine.installation import INSTALLATION
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.engine.tenants import Tenants
 from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotYet
-from delayed_topics_operator.execute import Executor, Owned
 from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.installation import INSTALLATION
-from delayed_topics_operator.leadership import Leadership
-from delayed_topics_operator.observation import Unusable, Usable
-from delayed_topics_operator.plan import ApplyChild, Plan
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Store
-from delayed_topics_operator.tenants import Tenants
-from delayed_topics_operator.usage import Usage
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.plan import ApplyChild, Plan
 from delayed_topics_operator_testing.simulation import resource, usable
 from pydantic import ValidationError
 

@@ -7,8 +7,10 @@ from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim, LayoutRecord, TopicsRecord
 from delayed_topics_crds import Grant
-from delayed_topics_operator.explain import in_words
-from delayed_topics_operator.plan import (
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
+from delayed_topics_operator.values.annotations import PLAN_ONLY
+from delayed_topics_operator.values.explain import in_words
+from delayed_topics_operator.values.plan import (
     AddFinalizer,
     ApplyChild,
     CommitOffsets,
@@ -17,8 +19,6 @@ from delayed_topics_operator.plan import (
     Notice,
     WriteRegistry,
 )
-from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.translate import PLAN_ONLY
 from delayed_topics_operator_testing.simulation import Kafka, Simulation, Stopped, member, resource, usable
 
 

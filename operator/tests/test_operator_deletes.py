@@ -6,18 +6,18 @@ import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim, Owner, encode
 from delayed_topics_kafka.errors import KafkaRefused
-from delayed_topics_operator.observation import Unusable
-from delayed_topics_operator.plan import (
+from delayed_topics_operator.connection.reconcile.usable import Unusable
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
+from delayed_topics_operator.delayed_topic.reconcile.failures import with_failure
+from delayed_topics_operator.values.annotations import PLAN_ONLY
+from delayed_topics_operator.values.plan import (
     DeleteChild,
     DeleteGroup,
     DeleteTopics,
     RemoveFinalizer,
     RemoveFromRegistry,
 )
-from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.reconcile.failures import with_failure
-from delayed_topics_operator.reconcile.transitions import notices
-from delayed_topics_operator.translate import PLAN_ONLY
+from delayed_topics_operator.values.transitions import notices
 from delayed_topics_operator_testing.simulation import Simulation, Stopped, member, resource
 
 

@@ -12,13 +12,13 @@ import pytest
 from delayed_topics_core.names import TopicNames
 from delayed_topics_kafka.errors import KafkaUnreachable
 from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
+from delayed_topics_operator.delayed_topic.observe.load import Loads
+from delayed_topics_operator.delayed_topic.reconcile.autoscale import decided
+from delayed_topics_operator.delayed_topic.reconcile.load import Load
+from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaView
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.load import Load
-from delayed_topics_operator.observation import KafkaView
-from delayed_topics_operator.observe.load import Loads
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.reconcile.autoscale import decided
-from delayed_topics_operator.reconcile.children import ready_pods
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.workers.reconcile.children import ready_pods
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
 KEY = Key("DelayedTopic", "shop", "orders")

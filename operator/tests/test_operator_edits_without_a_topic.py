@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.registry import LayoutRecord
-from delayed_topics_operator.plan import WriteRegistry
+from delayed_topics_operator.values.plan import WriteRegistry
 from delayed_topics_operator_testing.simulation import Simulation
 
 

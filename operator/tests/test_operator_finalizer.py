@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from delayed_topics_core.registry import Claim
 from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
+from delayed_topics_operator.engine.execute import Executor, Owned
+from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.errors import NotFound, NotYet
-from delayed_topics_operator.execute import Executor, Owned
-from delayed_topics_operator.plan import WriteRegistry
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.store import Store
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.plan import WriteRegistry
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.simulation import Simulation, resource
 

@@ -7,10 +7,10 @@ import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_operator.audits.freeze import unedited
-from delayed_topics_operator.plan import AlterSettings, ApplyChild, GrowTopic, WriteRegistry
-from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.reconcile.history import ROLLED_MS
-from delayed_topics_operator.translate import ACCEPT_LOSS
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
+from delayed_topics_operator.delayed_topic.reconcile.history import ROLLED_MS
+from delayed_topics_operator.values.annotations import ACCEPT_LOSS
+from delayed_topics_operator.values.plan import AlterSettings, ApplyChild, GrowTopic, WriteRegistry
 from delayed_topics_operator_testing.simulation import Simulation, Stopped, member
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from delayed_topics_devcluster.broker import Broker
-from delayed_topics_operator.audits.manifests import job_name, window_name
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.translate import FINALIZER
+from delayed_topics_operator.audits.reconcile.manifests import job_name, window_name
+from delayed_topics_operator.values.annotations import FINALIZER
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.audits import apply_audit, child, status
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness

@@ -13,11 +13,11 @@ from delayed_topics_core.reasons import Condition
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
-from delayed_topics_operator.eventlog import EventLog
+from delayed_topics_operator.delayed_topic.observe.kafka import kafka_view
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
 from delayed_topics_operator.gateways.refusals import Refusals
-from delayed_topics_operator.observe.kafka import kafka_view
-from delayed_topics_operator.plan import ApplyChild, ConditionState
-from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.values.eventlog import EventLog
+from delayed_topics_operator.values.plan import ApplyChild, ConditionState
 from delayed_topics_operator_testing.namespace_simulation import grant
 from delayed_topics_operator_testing.shared import SHARED, sharing
 from delayed_topics_operator_testing.simulation import Simulation, member, resource, usable

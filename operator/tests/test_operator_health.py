@@ -11,9 +11,9 @@ from delayed_topics_crds import KINDS, to_dict
 from delayed_topics_crds.connection import Grant
 from delayed_topics_crds.pods import LabelSelector
 from delayed_topics_crds.schema import structural
-from delayed_topics_operator.controllers.connection_status import connection_status
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.observation import Unusable
+from delayed_topics_operator.connection.reconcile.usable import Unusable
+from delayed_topics_operator.connection.status import connection_status
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.audit_simulation import AuditSimulation
 from delayed_topics_operator_testing.simulation import BEGIN, Simulation, resource, usable
 from lupa.lua51 import LuaRuntime

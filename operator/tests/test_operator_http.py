@@ -7,8 +7,8 @@ from typing import cast
 import aiohttp
 import pytest
 from delayed_topics_devcluster.ports import free_ports
+from delayed_topics_operator.engine.lease import Elector
 from delayed_topics_operator.http import Health, serve
-from delayed_topics_operator.lease import Elector
 
 pytestmark = pytest.mark.process
 

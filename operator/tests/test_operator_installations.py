@@ -11,11 +11,11 @@ import yaml
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_operator.audits.manifests import child_names
-from delayed_topics_operator.installation import INSTALLATION, connection_of, serves
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.store import Store
+from delayed_topics_operator.audits.reconcile.manifests import child_names
+from delayed_topics_operator.engine.installation import INSTALLATION, connection_of, serves
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.audits import apply_audit, status, wait_for_job
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness

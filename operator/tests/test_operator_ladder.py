@@ -3,7 +3,7 @@
 from delayed_topics_core.layout import Role
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import LayoutStatus, parse
-from delayed_topics_operator.plan import AlterSettings, GrowTopic
+from delayed_topics_operator.values.plan import AlterSettings, GrowTopic
 from delayed_topics_operator_testing.simulation import Simulation
 
 DAY_SECONDS = 86_400

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 import pytest
-from delayed_topics_operator.last_audits import expose
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.store import Store
+from delayed_topics_operator.delayed_topic.last_audits import expose
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.values.manifest import Manifest
 from prometheus_client import REGISTRY
 
 HOURLY = "0 * * * *"

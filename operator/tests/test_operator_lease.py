@@ -8,17 +8,17 @@ from typing import Any, cast
 
 import pytest
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_operator.engine.installation import INSTALLATION, record, serves, transactional_id
+from delayed_topics_operator.engine.lease import Candidate, Times
+from delayed_topics_operator.engine.served_elsewhere import UNSERVED_SECONDS, ServedElsewhere
+from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.errors import Conflict, LeadershipLost, NotYet
-from delayed_topics_operator.field_managers import ELSEWHERE_FIELD_MANAGER, FIELD_MANAGER
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.installation import INSTALLATION, record, serves, transactional_id
-from delayed_topics_operator.leadership import Leadership
-from delayed_topics_operator.lease import Candidate, Times
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.served_elsewhere import UNSERVED_SECONDS, ServedElsewhere
-from delayed_topics_operator.store import Store
+from delayed_topics_operator.gateways.leadership import Leadership
+from delayed_topics_operator.values.field_managers import ELSEWHERE_FIELD_MANAGER, FIELD_MANAGER
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.manifest import Manifest
 from hypothesis import given
 from hypothesis import strategies as st
 

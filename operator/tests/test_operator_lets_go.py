@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.broker import Broker
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 
 pytestmark = pytest.mark.api

@@ -9,7 +9,7 @@ import pytest
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.settings import MARK_SETTING
 from delayed_topics_kafka.model import NewTopicSpec
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
 

@@ -13,18 +13,20 @@ from delayed_topics_core.registry import decode
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import GroupActive, KafkaUnreachable
 from delayed_topics_kafka.model import CommittedOffset
-from delayed_topics_operator.eventlog import EventLog, WorkerNews
+from delayed_topics_operator.engine.queue import MAX_BACKOFF_SECONDS, WakeQueue
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.gateways.gather import Gatherer
 from delayed_topics_operator.gateways.groups import _with_errors
 from delayed_topics_operator.gateways.helper import portable
 from delayed_topics_operator.gateways.kafka import KafkaLink, merged
 from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.leadership import Leadership
-from delayed_topics_operator.queue import MAX_BACKOFF_SECONDS, Key, WakeQueue
+from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.runtime import Runtime
-from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Store
-from delayed_topics_operator.worker_sets import NAME_LABEL, NAMESPACE_LABEL, label_value, shared_labels
+from delayed_topics_operator.values.eventlog import EventLog, WorkerNews
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.labels import NAME_LABEL, NAMESPACE_LABEL, label_value
+from delayed_topics_operator.workers.reconcile.worker_sets import shared_labels
 
 A, B = Key("DelayedTopic", "shop", "a"), Key("DelayedTopic", "shop", "b")
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from click.testing import CliRunner
-from delayed_topics_operator import manifests, worker_sets
-from delayed_topics_operator.audits import manifests as audit_manifests
-from delayed_topics_operator.audits.executors import TEMPLATE_KEY
+from delayed_topics_operator.audits.reconcile import manifests as audit_manifests
+from delayed_topics_operator.audits.reconcile.executors import TEMPLATE_KEY
 from delayed_topics_operator.cli import main
+from delayed_topics_operator.delayed_topic.reconcile import own_workers
+from delayed_topics_operator.workers.reconcile import manifests
 from delayed_topics_operator_testing.audit_simulation import WINDOW, AuditSimulation, audit_resource
 from delayed_topics_operator_testing.simulation import Simulation, resource
 
@@ -21,7 +22,7 @@ def workers(**of_the_installation: Any) -> dict[str, Any]:
     simulation = Simulation(resource(workers={"template": template}))
     o = simulation.observe()
     pods = replace(o.pods, **of_the_installation)
-    own = worker_sets.worker_set(subject=o.subject, wanted=o.wanted, pods=pods, files={})
+    own = own_workers.worker_set(subject=o.subject, wanted=o.wanted, pods=pods, files={})
     return dict(manifests.children(own)[-1]["spec"]["template"]["metadata"])
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.ports import free_ports
-from delayed_topics_operator.installation import INSTALLATION
+from delayed_topics_operator.engine.installation import INSTALLATION
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.prometheus import scraping
 

@@ -10,7 +10,7 @@ from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka_testing.oauth import CLIENT_ID, CLIENT_SECRET, SCOPE, OAuthKafka, oauth_kafka
 from delayed_topics_kafka_testing.reading import read_committed
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from delayed_topics_core.names import transactional_id
-from delayed_topics_operator.worker_sets import APP, MANAGED_BY
+from delayed_topics_operator.values.labels import APP, MANAGED_BY
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
 

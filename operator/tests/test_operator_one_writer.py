@@ -10,8 +10,8 @@ from delayed_topics_core.names import REGISTRY_TOPIC
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.registry import RegistryFollower
-from delayed_topics_operator.lease import LEASE
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.engine.lease import LEASE
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess

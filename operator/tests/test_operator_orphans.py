@@ -4,14 +4,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from delayed_topics_operator.audits.manifests import job_name
-from delayed_topics_operator.execute import Executor
+from delayed_topics_operator.audits.reconcile.manifests import job_name
+from delayed_topics_operator.engine.execute import Executor
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.manifest import Manifest
 from delayed_topics_operator.orphans import Sweeper
-from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Store
-from delayed_topics_operator.worker_sets import MANAGED_BY, object_name
+from delayed_topics_operator.values.labels import MANAGED_BY
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.workers.reconcile.worker_sets import object_name
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
 from delayed_topics_operator_testing.simulation import resource

@@ -6,12 +6,13 @@ import contextlib
 import pytest
 from delayed_topics_core.events import Event
 from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable
-from delayed_topics_operator.controllers import base
-from delayed_topics_operator.controllers.base import Runner
+from delayed_topics_operator.engine import controller
+from delayed_topics_operator.engine.controller import Runner
+from delayed_topics_operator.engine.queue import WakeQueue
 from delayed_topics_operator.errors import SpecInvalid
-from delayed_topics_operator.eventlog import MAX_ALARMS, EventLog
 from delayed_topics_operator.gateways.kube import _error
-from delayed_topics_operator.queue import Key, WakeQueue
+from delayed_topics_operator.values.eventlog import MAX_ALARMS, EventLog
+from delayed_topics_operator.values.key import Key
 from prometheus_client import REGISTRY
 
 
@@ -107,7 +108,7 @@ class Hangs:
 
 
 def test_a_runner_whose_passes_hang_begins_others_and_is_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "BEAT_SECONDS", 0.001)
+    monkeypatch.setattr(controller, "BEAT_SECONDS", 0.001)
 
     async def story() -> None:
         hangs = Hangs()

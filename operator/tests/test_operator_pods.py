@@ -3,8 +3,8 @@
 from typing import Any
 
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_operator.pods import hindrance, told
-from delayed_topics_operator.reconcile.workers import POD_WAKE_SECONDS
+from delayed_topics_operator.delayed_topic.reconcile.workers import POD_WAKE_SECONDS
+from delayed_topics_operator.values.pods import hindrance, told
 from delayed_topics_operator_testing.simulation import Simulation, resource
 
 

@@ -8,8 +8,8 @@ import yaml
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import parse
 from delayed_topics_crds.delayed_topic import PRESETS, Preset
+from delayed_topics_operator.delayed_topic.reconcile.translate import wanted
 from delayed_topics_operator.errors import SpecInvalid
-from delayed_topics_operator.translate import wanted
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.simulation import Simulation, resource
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Grant, parse
-from delayed_topics_operator.amount import Amount
-from delayed_topics_operator.reconcile.quota import hard
+from delayed_topics_operator.connection.reconcile.grants import hard
+from delayed_topics_operator.values.amount import Amount
 from delayed_topics_operator_testing.namespace_simulation import (
     NamespaceSimulation,
     grant,

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 
 pytestmark = pytest.mark.api

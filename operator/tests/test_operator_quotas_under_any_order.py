@@ -1,8 +1,8 @@
 """Passes of one namespace overlap in any order, operators die, quotas change: never is more made than is granted."""
 
-from delayed_topics_operator.amount import Amount
-from delayed_topics_operator.plan import Plan
-from delayed_topics_operator.reconcile.quota import hard
+from delayed_topics_operator.connection.reconcile.grants import hard
+from delayed_topics_operator.values.amount import Amount
+from delayed_topics_operator.values.plan import Plan
 from delayed_topics_operator_testing.namespace_simulation import NamespaceSimulation, live_workers, with_quota, workers
 from hypothesis import settings
 from hypothesis import strategies as st

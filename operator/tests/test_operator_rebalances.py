@@ -9,8 +9,8 @@ from delayed_topics_core.reasons import Condition
 from delayed_topics_core.rebalances import Rebalance
 from delayed_topics_crds import MAX_RECENT, RebalanceStatus
 from delayed_topics_kafka.model import GroupInfo, GroupMember
-from delayed_topics_operator.eventlog import WorkerNews
-from delayed_topics_operator.reconcile.rebalances import ended_slowly, rebalance_status, slow
+from delayed_topics_operator.delayed_topic.reconcile.rebalances import ended_slowly, rebalance_status, slow
+from delayed_topics_operator.values.eventlog import WorkerNews
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
 
 MINUTE_MS = 60_000

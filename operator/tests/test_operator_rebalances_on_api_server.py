@@ -8,7 +8,7 @@ import pytest
 from delayed_topics_core.events import Event, EventKind
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventWriter
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 
 pytestmark = pytest.mark.api

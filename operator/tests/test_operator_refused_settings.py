@@ -19,15 +19,15 @@ from delayed_topics_kafka.errors import (
     TopicExists,
 )
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
-from delayed_topics_operator.execute import Executor
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
+from delayed_topics_operator.engine.execute import Executor
+from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.gateways.refusals import AGAIN_SECONDS, Refusals
-from delayed_topics_operator.plan import AlterSettings, CreateTopics
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.store import Store
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.plan import AlterSettings, CreateTopics
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import OperatorProcess

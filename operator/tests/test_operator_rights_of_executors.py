@@ -17,7 +17,7 @@ import pytest
 from delayed_topics_devcluster.audit_log import Right, missed
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.paths import REPOSITORY
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.needs import DRIVER, Act, audit, audit_children
 from delayed_topics_operator_testing.operator_harness import OperatorHarness

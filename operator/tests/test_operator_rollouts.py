@@ -7,19 +7,19 @@ from typing import Any, cast
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_operator.controllers.delayed_topic import DelayedTopics
+from delayed_topics_operator.connection.reconcile.usable import Usable
+from delayed_topics_operator.delayed_topic.controller import DelayedTopics
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
+from delayed_topics_operator.engine.execute import STUCK_SECONDS, Executor
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.errors import NotYet
-from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
-from delayed_topics_operator.execute import STUCK_SECONDS, Executor
 from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.leadership import Leadership
-from delayed_topics_operator.observation import Usable
-from delayed_topics_operator.plan import ApplyChild, Plan
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.runtime import Runtime
-from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Store
+from delayed_topics_operator.values.eventlog import RaisedAlarm, WorkerNews
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.plan import ApplyChild, Plan
 from delayed_topics_operator_testing.simulation import Simulation
 
 CONSUMER = {"protocol": "Consumer"}

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
 from delayed_topics_operator_testing.rights import give_the_rights_of_the_chart

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import parse
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT
+from delayed_topics_operator.values.annotations import ACKNOWLEDGED_AUDIT
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.simulation import Simulation, resource
 
 NOON = datetime(2026, 1, 2, 12, 0, 30, tzinfo=UTC)

@@ -11,19 +11,19 @@ from delayed_topics_core.registry import LayoutRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds.connection import SharedWorkers
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_operator.amount import Amount
-from delayed_topics_operator.controllers.shared_workers import SharedWorkersOf
-from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
-from delayed_topics_operator.execute import Executor
+from delayed_topics_operator.connection.reconcile.usable import Shared, Unusable
+from delayed_topics_operator.connection.shared_workers import SharedWorkersOf
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
+from delayed_topics_operator.engine.execute import Executor
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.observation import Shared, Unusable
-from delayed_topics_operator.plan import ConditionState, DeleteGroup
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Store
+from delayed_topics_operator.values.amount import Amount
+from delayed_topics_operator.values.eventlog import RaisedAlarm, WorkerNews
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.plan import ConditionState, DeleteGroup
 from delayed_topics_operator_testing.shared import READY, SHARED, sharing
 from delayed_topics_operator_testing.simulation import CLUSTER, Simulation, member, resource
 from delayed_topics_operator_testing.simulation import Kafka as Registry

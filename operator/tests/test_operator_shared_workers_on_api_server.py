@@ -15,7 +15,7 @@ from delayed_topics_devcluster.pace import paced
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_kafka.events import EventWriter
 from delayed_topics_kafka.idempotence import IDEMPOTENT
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
 from delayed_topics_worker_testing.process import WorkerProcess

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Reason
-from delayed_topics_operator.audits.spark_application import DRIVER, KIND
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.audits.reconcile.spark_application import DRIVER, KIND
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.audits import apply_audit, child, ended_container, status, wait_said, with_verdict
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE, OperatorProcess

@@ -11,22 +11,22 @@ from delayed_topics_core.registry import RegistryRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds import DelayedTopic
 from delayed_topics_kafka.errors import KafkaRefused, SettingsRefused
-from delayed_topics_operator.controllers import delayed_topic
-from delayed_topics_operator.controllers.connection import Connections
-from delayed_topics_operator.controllers.delayed_topic import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
-from delayed_topics_operator.execute import Executor
+from delayed_topics_operator.connection.controller import Connections
+from delayed_topics_operator.connection.usage import Usage
+from delayed_topics_operator.delayed_topic import controller as delayed_topic
+from delayed_topics_operator.delayed_topic.controller import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
+from delayed_topics_operator.delayed_topic.reconcile.load import Interval, Load
+from delayed_topics_operator.delayed_topic.reconcile.observation import Observation, Wanted
+from delayed_topics_operator.engine.execute import Executor
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.engine.tenants import Tenants
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.load import Interval, Load
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.observation import Observation, Wanted
-from delayed_topics_operator.plan import AlterSettings, ApplyChild
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Store
-from delayed_topics_operator.tenants import Tenants
-from delayed_topics_operator.usage import Usage
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.plan import AlterSettings, ApplyChild
 from delayed_topics_operator_testing.simulation import CLUSTER, OPERATOR_NAMESPACE, Simulation
 
 ORDERS = Key("DelayedTopic", "shop", "orders")

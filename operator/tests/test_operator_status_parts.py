@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from delayed_topics_crds import DelayedTopicStatus
 from delayed_topics_crds.delayed_topic_status import LastAudit
-from delayed_topics_operator.gateways.status import as_written, wanted_is_live
+from delayed_topics_operator.engine.status import as_written, wanted_is_live
 
 AUDITS = "delayed-topics-operator-audits"
 AT = datetime(2026, 1, 2, tzinfo=UTC)

@@ -8,13 +8,13 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim, Owner, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds import Grant
+from delayed_topics_operator.connection.reconcile.usable import Usable
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
+from delayed_topics_operator.engine.execute import Executor, Outcome, Owned
+from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.errors import NotYet
-from delayed_topics_operator.execute import Executor, Outcome, Owned
-from delayed_topics_operator.observation import Usable
-from delayed_topics_operator.plan import AlterSettings, DeleteChild, GrowTopic, RemoveFromRegistry, WriteRegistry
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.store import Store
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.plan import AlterSettings, DeleteChild, GrowTopic, RemoveFromRegistry, WriteRegistry
 from delayed_topics_operator_testing.simulation import Kafka, Simulation, Stopped, resource, usable
 
 LOST, RESTORED = "1111-lost", "2222-restored"

@@ -8,7 +8,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import OperatorProcess

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 from delayed_topics_crds.pods import LabelSelector, LabelSelectorRequirement
 from delayed_topics_operator.cli import main
-from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Store
-from delayed_topics_operator.tenants import Tenants
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.engine.tenants import Tenants
 
 EVERY = LabelSelector(match_expressions=(LabelSelectorRequirement(key="team", operator="Exists"),))
 

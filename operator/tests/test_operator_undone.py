@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from delayed_topics_operator.controllers.undone import Undone
-from delayed_topics_operator.plan import AlterSettings
+from delayed_topics_operator.delayed_topic.reconcile.undone import Undone
+from delayed_topics_operator.values.plan import AlterSettings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 AGAIN_SECONDS = 30.0

@@ -10,8 +10,8 @@ import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Grant
 from delayed_topics_crds.pods import LabelSelector
-from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
-from delayed_topics_operator.observation import Usable
+from delayed_topics_operator.connection.reconcile.usable import Usable
+from delayed_topics_operator.values.eventlog import RaisedAlarm, WorkerNews
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.simulation import Simulation, resource, usable
 

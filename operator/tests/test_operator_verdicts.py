@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.observation import Unusable
-from delayed_topics_operator.translate import ACKNOWLEDGED_AUDIT
+from delayed_topics_operator.connection.reconcile.usable import Unusable
+from delayed_topics_operator.values.annotations import ACKNOWLEDGED_AUDIT
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.audit_simulation import WINDOW, AuditSimulation, audit_resource, topic_resource
 from delayed_topics_operator_testing.simulation import BEGIN, Simulation, resource
 

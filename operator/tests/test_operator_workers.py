@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds.delayed_topic import ASSIGNORS
-from delayed_topics_operator import worker_sets
-from delayed_topics_operator.drift import drifted
-from delayed_topics_operator.eventlog import RaisedAlarm, WorkerNews
-from delayed_topics_operator.observe.children import PodCounts
-from delayed_topics_operator.plan import ApplyChild, DeleteChild, FenceWorkers
-from delayed_topics_operator.reconcile import reconcile
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
+from delayed_topics_operator.values.eventlog import RaisedAlarm, WorkerNews
+from delayed_topics_operator.values.labels import APP
+from delayed_topics_operator.values.plan import ApplyChild, DeleteChild, FenceWorkers
+from delayed_topics_operator.workers.observe import PodCounts
+from delayed_topics_operator.workers.reconcile import worker_sets
+from delayed_topics_operator.workers.reconcile.drift import drifted
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
 from delayed_topics_worker.config import ASSIGNORS as OF_WORKERS
 
@@ -50,7 +51,7 @@ def test_what_a_user_adds_to_the_pods_is_there_and_can_not_take_over_what_select
     made_template = stateful_set(simulation)["spec"]["template"]
     labels = made_template["metadata"]["labels"]
     assert labels["team"] == "a"
-    assert labels["app.kubernetes.io/name"] == worker_sets.APP
+    assert labels["app.kubernetes.io/name"] == APP
     assert made_template["metadata"]["annotations"]["note"] == "x"
     pod = made_template["spec"]
     assert pod["nodeSelector"] == {"disk": "fast"}

@@ -14,9 +14,10 @@ from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
 from delayed_topics_core.registry import Claim
 from delayed_topics_crds.audit import Window
-from delayed_topics_operator.audits.freeze import ended, freeze
+from delayed_topics_operator.audits.freeze import freeze
+from delayed_topics_operator.audits.reconcile.chain import ended
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.leadership import Leadership
+from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_worker_testing.harness import DeclaredTopic
 from pyspark.sql import SparkSession
 

@@ -16,17 +16,17 @@ import yaml
 from delayed_topics_crds.pods import LabelSelector
 from pydantic import ValidationError
 
-from delayed_topics_operator.default_connection import apply_default_connection
+from delayed_topics_operator.connection.default_connection import apply_default_connection
+from delayed_topics_operator.engine.lease import Candidate, Elector, Times
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.watch import Watches
 from delayed_topics_operator.errors import KubeError, LeadershipLost
 from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.http import Health, serve
-from delayed_topics_operator.leadership import Leadership
-from delayed_topics_operator.lease import Candidate, Elector, Times
-from delayed_topics_operator.observe.children import WATCHED
-from delayed_topics_operator.reconcile.invalid import problems
 from delayed_topics_operator.runtime import CLUSTER_WIDE, Runtime
-from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.watch import Watches
+from delayed_topics_operator.values.validation import problems
+from delayed_topics_operator.workers.observe import WATCHED
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,5 @@
 """What can go wrong in the operator. Each error's message says what is wrong, where, and what to do.
+`reason_of` tells the reason of a condition that it stands for.
 
 DelayedTopicsError (core)
 └── OperatorError
@@ -23,9 +24,20 @@ import re
 
 from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.reasons import Reason
+from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, RegistryLost, RegistryTooLarge, TokenMissing
 
 _OF_QUOTA = re.compile(r"(exceeded|failed) quota: ")
 """What the admission of quotas says; it has no status of its own."""
+SPEC_CODES = frozenset(
+    {
+        "INVALID_PARTITIONS",
+        "INVALID_REPLICATION_FACTOR",
+        "TOPIC_EXCEPTION",
+        "INVALID_TOPIC_EXCEPTION",
+        "POLICY_VIOLATION",
+    }
+)
+"""What Kafka says to numbers and names that it does not take."""
 
 
 class OperatorError(DelayedTopicsError):
@@ -88,11 +100,6 @@ class Denied(Forbidden):
     """An admission webhook said no, with 403 or a status of its own."""
 
 
-def of_quota(message: str) -> bool:
-    """Whether a ResourceQuota is what refused."""
-    return _OF_QUOTA.search(message) is not None
-
-
 class NotFound(KubeRefused):
     """404."""
 
@@ -107,3 +114,36 @@ class Expired(KubeRefused):
 
 class Invalid(KubeRefused):
     """422."""
+
+
+def of_quota(message: str) -> bool:
+    """Whether a ResourceQuota is what refused."""
+    return _OF_QUOTA.search(message) is not None
+
+
+def reason_of(error: DelayedTopicsError) -> Reason:
+    """The reason of a condition that this error stands for."""
+    match error:
+        case Invalid() | SpecInvalid():
+            return Reason.SPEC_INVALID
+        case QuotaExceeded():
+            return Reason.QUOTA_EXCEEDED
+        case KubeRefused() if not isinstance(error, Conflict):
+            return Reason.KUBERNETES_REFUSED
+        case TokenMissing():
+            return Reason.TOKEN_MISSING
+        case KafkaUnreachable():
+            return Reason.KAFKA_UNREACHABLE
+        case RegistryLost():
+            return Reason.REGISTRY_LOST
+        case RegistryTooLarge():
+            return Reason.REGISTRY_TOO_LARGE
+        case KafkaRefused():
+            return Reason.SPEC_INVALID if error.code in SPEC_CODES else Reason.KAFKA_REFUSED
+        case _:
+            return Reason.IN_PROGRESS
+
+
+def is_of_one_resource(error: DelayedTopicsError) -> bool:
+    """Whether it is about what a resource asks for. Whoever owns it can do something about that, and the operator does its work."""
+    return isinstance(error, Denied) or reason_of(error) in (Reason.SPEC_INVALID, Reason.QUOTA_EXCEEDED)

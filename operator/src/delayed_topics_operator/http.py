@@ -6,7 +6,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from delayed_topics_operator import metrics
-from delayed_topics_operator.lease import Elector
+from delayed_topics_operator.engine.lease import Elector
 from delayed_topics_operator.runtime import Runtime
 
 STUCK_SECONDS = 60.0

@@ -12,19 +12,20 @@ from dataclasses import dataclass
 from delayed_topics_crds import API_VERSION
 
 from delayed_topics_operator import metrics
-from delayed_topics_operator.audits import manifests as audits
+from delayed_topics_operator.audits.reconcile import manifests as audits
+from delayed_topics_operator.engine.execute import Executor
+from delayed_topics_operator.engine.installation import connection_of
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.errors import KubeError
-from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.installation import connection_of
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.observe.children import WATCHED, base_name, child_names
-from delayed_topics_operator.plan import DeleteChild, Notice
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Store
-from delayed_topics_operator.worker_sets import CONNECTION_LABEL, MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL, object_name
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.labels import CONNECTION_LABEL, MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.plan import DeleteChild, Notice
+from delayed_topics_operator.workers.observe import WATCHED, base_name, child_names
+from delayed_topics_operator.workers.reconcile.worker_sets import object_name
 
 log = logging.getLogger(__name__)
 

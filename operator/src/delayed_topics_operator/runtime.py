@@ -9,27 +9,26 @@ from contextlib import suppress
 from delayed_topics_core.reasons import Condition
 from delayed_topics_crds import GROUP
 
-from delayed_topics_operator import last_audits, metrics
+from delayed_topics_operator import metrics
 from delayed_topics_operator.audits.controller import Audits
-from delayed_topics_operator.controllers.base import Controller, Runner
-from delayed_topics_operator.controllers.connection import KINDS as CONNECTION_KINDS
-from delayed_topics_operator.controllers.connection import Connections
-from delayed_topics_operator.controllers.delayed_topic import DelayedTopics
+from delayed_topics_operator.connection.controller import KINDS as CONNECTION_KINDS
+from delayed_topics_operator.connection.controller import Connections
+from delayed_topics_operator.connection.usage import Usage
+from delayed_topics_operator.delayed_topic import last_audits
+from delayed_topics_operator.delayed_topic.controller import DelayedTopics
+from delayed_topics_operator.engine.controller import Controller, Runner
+from delayed_topics_operator.engine.execute import Executor
+from delayed_topics_operator.engine.installation import connection_of, connections, front_topic, serves
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.store import Indexer, Store, namespaces
+from delayed_topics_operator.engine.tenants import Tenants
 from delayed_topics_operator.errors import KubeError
-from delayed_topics_operator.execute import Executor
 from delayed_topics_operator.gateways.kube import APIS, Kube
+from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.installation import connection_of, connections, front_topic, serves
-from delayed_topics_operator.leadership import Leadership
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.observe.children import WATCHED
 from delayed_topics_operator.orphans import Sweeper
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Indexer, Store, namespaces
-from delayed_topics_operator.tenants import Tenants
-from delayed_topics_operator.usage import Usage
-from delayed_topics_operator.worker_sets import (
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.labels import (
     CONNECTION_KIND_LABEL,
     CONNECTION_LABEL,
     NAME_LABEL,
@@ -37,6 +36,8 @@ from delayed_topics_operator.worker_sets import (
     SELECTOR_LABELS,
     label_value,
 )
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.workers.observe import WATCHED
 
 log = logging.getLogger(__name__)
 

@@ -13,13 +13,26 @@ from delayed_topics_core.reasons import Condition
 from delayed_topics_core.registry import AuditedRecord
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopic, parse, to_dict
-from delayed_topics_operator.audits.manifests import audited_uid, job_name, window_name
-from delayed_topics_operator.audits.observation import AuditObservation, JobSettings, Refused, Unauditable, Waiting
-from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
-from delayed_topics_operator.audits.reconcile import reconcile
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.plan import AddFinalizer, ApplyChild, DeleteChild, Notice, RemoveFinalizer, WriteRegistry
-from delayed_topics_operator.translate import FINALIZER
+from delayed_topics_operator.audits.reconcile.manifests import audited_uid, job_name, window_name
+from delayed_topics_operator.audits.reconcile.observation import (
+    AuditObservation,
+    JobSettings,
+    Refused,
+    Unauditable,
+    Waiting,
+)
+from delayed_topics_operator.audits.reconcile.plan import AuditAction, AuditPlan, Expire
+from delayed_topics_operator.audits.reconcile.steps import reconcile
+from delayed_topics_operator.values.annotations import FINALIZER
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.plan import (
+    AddFinalizer,
+    ApplyChild,
+    DeleteChild,
+    Notice,
+    RemoveFinalizer,
+    WriteRegistry,
+)
 
 from delayed_topics_operator_testing.simulation import OPERATOR_NAMESPACE, Stopped, resource
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from delayed_topics_core.reasons import Reason
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.manifest import Manifest
 
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 

@@ -4,15 +4,15 @@ from typing import Any
 
 from delayed_topics_core.reasons import Condition
 from delayed_topics_crds import Grant
-from delayed_topics_operator.amount import Amount
-from delayed_topics_operator.installation import connection_of, front_topic
-from delayed_topics_operator.observation import Usable
-from delayed_topics_operator.plan import Plan
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.reconcile import reconcile
-from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Store
-from delayed_topics_operator.usage import Usage, Use
+from delayed_topics_operator.connection.reconcile.usable import Usable
+from delayed_topics_operator.connection.usage import Usage, Use
+from delayed_topics_operator.delayed_topic.reconcile import reconcile
+from delayed_topics_operator.engine.installation import connection_of, front_topic
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.values.amount import Amount
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.plan import Plan
 
 from delayed_topics_operator_testing.simulation import CLUSTER, OPERATOR_NAMESPACE, Kafka, Simulation, resource, usable
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from delayed_topics_devcluster.audit_log import Right, used
-from delayed_topics_operator.audits.manifests import AUDIT_LABEL, SELECTOR_LABELS
+from delayed_topics_operator.audits.reconcile.manifests import AUDIT_LABEL, SELECTOR_LABELS
+from delayed_topics_operator.engine.lease import LEASE
 from delayed_topics_operator.gateways.kube import APIS
-from delayed_topics_operator.lease import LEASE
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.observe.children import WATCHED
 from delayed_topics_operator.runtime import CLUSTER_WIDE
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.workers.observe import WATCHED
 
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE

@@ -13,8 +13,8 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower
-from delayed_topics_operator.lease import LEASE
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.engine.lease import LEASE
+from delayed_topics_operator.values.manifest import Manifest
 
 from delayed_topics_operator_testing.kube_api import KubeApi, unless_gone
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess

@@ -11,8 +11,8 @@ from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.audit_log import Right
 from delayed_topics_devcluster.paths import REPOSITORY
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_operator.lease import LEASE
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.engine.lease import LEASE
+from delayed_topics_operator.values.manifest import Manifest
 
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from delayed_topics_core.reasons import Reason
-from delayed_topics_operator.observation import Shared, Usable
-from delayed_topics_operator.plan import ConditionState
+from delayed_topics_operator.connection.reconcile.usable import Shared, Usable
+from delayed_topics_operator.values.plan import ConditionState
 
 from delayed_topics_operator_testing.simulation import usable
 

@@ -16,21 +16,17 @@ from delayed_topics_core.settings import MARK_SETTING
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopicStatus, Grant, parse, to_dict
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, TopicInfo
-from delayed_topics_operator import worker_sets
-from delayed_topics_operator.amount import Amount
-from delayed_topics_operator.eventlog import WorkerNews
-from delayed_topics_operator.load import Load
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.observation import (
-    KafkaView,
-    Observation,
-    PodSettings,
-    Refusal,
-    Registered,
-    Unusable,
-    Usable,
-)
-from delayed_topics_operator.plan import (
+from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
+from delayed_topics_operator.delayed_topic.reconcile import handover, reconcile
+from delayed_topics_operator.delayed_topic.reconcile.load import Load
+from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaView, Observation, Registered
+from delayed_topics_operator.delayed_topic.reconcile.target import led, unbegun, unnoted
+from delayed_topics_operator.delayed_topic.reconcile.translate import subject, wanted
+from delayed_topics_operator.values.amount import Amount
+from delayed_topics_operator.values.annotations import FINALIZER
+from delayed_topics_operator.values.eventlog import WorkerNews
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.plan import (
     Action,
     AddFinalizer,
     AlterSettings,
@@ -48,9 +44,9 @@ from delayed_topics_operator.plan import (
     ScaleWorkers,
     WriteRegistry,
 )
-from delayed_topics_operator.reconcile import handover, reconcile
-from delayed_topics_operator.reconcile.target import led, unbegun, unnoted
-from delayed_topics_operator.translate import FINALIZER, subject, wanted
+from delayed_topics_operator.values.refusal import Refusal
+from delayed_topics_operator.workers.reconcile import worker_sets
+from delayed_topics_operator.workers.reconcile.worker_sets import PodSettings
 
 OPERATOR_NAMESPACE = "delayed-topics-system"
 CLUSTER = "0000-cluster"

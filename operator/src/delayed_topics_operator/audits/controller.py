@@ -10,43 +10,49 @@ from delayed_topics_crds import DelayedTopic, DelayedTopicAudit, parse
 from delayed_topics_kafka.errors import KafkaCallError
 from pydantic import ValidationError
 
-from delayed_topics_operator.amount import Amount
-from delayed_topics_operator.audits.access import AuditSite, mode_disabled, most_local_disk_mebibytes, no_room
-from delayed_topics_operator.audits.access import refused as not_allowed
 from delayed_topics_operator.audits.freeze import freeze
-from delayed_topics_operator.audits.manifests import AUDIT_LABEL, audited_uid, job_name, secret_name, window_name
-from delayed_topics_operator.audits.observation import (
+from delayed_topics_operator.audits.reconcile.access import AuditSite, mode_disabled, most_local_disk_mebibytes, no_room
+from delayed_topics_operator.audits.reconcile.access import refused as not_allowed
+from delayed_topics_operator.audits.reconcile.manifests import (
+    AUDIT_LABEL,
+    audited_uid,
+    job_name,
+    secret_name,
+    window_name,
+)
+from delayed_topics_operator.audits.reconcile.observation import (
     AuditObservation,
     JobSettings,
     Refused,
     Unauditable,
     Waiting,
 )
-from delayed_topics_operator.audits.plan import AuditAction, AuditPlan, Expire
-from delayed_topics_operator.audits.reconcile import reconcile, refused, unseen
+from delayed_topics_operator.audits.reconcile.plan import AuditAction, AuditPlan, Expire
+from delayed_topics_operator.audits.reconcile.steps import reconcile, refused, unseen
 from delayed_topics_operator.audits.turns import Turns
-from delayed_topics_operator.controllers.connection import Connections
-from delayed_topics_operator.errors import KubeRefused, NotFound, NotYet, SpecInvalid
-from delayed_topics_operator.execute import Executor, Owned
-from delayed_topics_operator.field_managers import AUDITS_FIELD_MANAGER
+from delayed_topics_operator.connection.controller import Connections
+from delayed_topics_operator.connection.reconcile.grants import LET_IN
+from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
+from delayed_topics_operator.connection.usage import Usage, Use
+from delayed_topics_operator.delayed_topic.reconcile.translate import connection_key, wanted
+from delayed_topics_operator.engine.execute import Executor, Owned
+from delayed_topics_operator.engine.installation import connection_of, installation_of, serves
+from delayed_topics_operator.engine.pods import pods_and_warnings
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.status import write_status
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.engine.tenants import Tenants
+from delayed_topics_operator.errors import KubeRefused, NotFound, NotYet, SpecInvalid, reason_of
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.gateways.status import write_status
-from delayed_topics_operator.installation import connection_of, installation_of, serves
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.observation import Unusable, Usable
-from delayed_topics_operator.observe.pods import pods_and_warnings
-from delayed_topics_operator.plan import RemoveFinalizer, WriteRegistry
-from delayed_topics_operator.queue import Key
-from delayed_topics_operator.reconcile.access import LET_IN
-from delayed_topics_operator.reconcile.failures import reason_of
-from delayed_topics_operator.reconcile.invalid import in_words
-from delayed_topics_operator.settings import Settings
-from delayed_topics_operator.store import Store
-from delayed_topics_operator.tenants import Tenants
-from delayed_topics_operator.translate import FINALIZER, connection_key, wanted
-from delayed_topics_operator.usage import Usage, Use
+from delayed_topics_operator.values.amount import Amount
+from delayed_topics_operator.values.annotations import FINALIZER
+from delayed_topics_operator.values.field_managers import AUDITS_FIELD_MANAGER
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.plan import RemoveFinalizer, WriteRegistry
+from delayed_topics_operator.values.validation import in_words
 
 STEPS = 8
 """Plans in one pass; a new audit needs four to its running Job, one that has ended three."""

@@ -15,22 +15,21 @@ from datetime import datetime
 from typing import Literal
 
 from delayed_topics_core.audit_window import AuditWindow
-from delayed_topics_core.carried import Carried
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import AuditedRecord, LayoutRecord, Owner, TopicsRecord
-from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds.audit import Window
 from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
 
-from delayed_topics_operator.audits.auditable import served_records, uncommitted, unlike, untimely
 from delayed_topics_operator.audits.control import control_id
-from delayed_topics_operator.audits.observation import Unauditable, Waiting
+from delayed_topics_operator.audits.reconcile.auditable import served_records, uncommitted, unlike, untimely
+from delayed_topics_operator.audits.reconcile.chain import chained
+from delayed_topics_operator.audits.reconcile.observation import Unauditable, Waiting
 from delayed_topics_operator.audits.targets import CLOCKS_MS, targets
 from delayed_topics_operator.audits.unserved import unserved
+from delayed_topics_operator.delayed_topic.reconcile import handover
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.reconcile import handover
 
 FIRST_GENERATION = 1
 
@@ -191,36 +190,6 @@ async def _grown(
         now is None
         or now.start_offsets != noted.start_offsets
         or any(info is not None and info.partitions != counts[name] for name, info in outcomes)
-    )
-
-
-def chained(registry: RegistryState, noted: TopicsRecord, names: TopicNames) -> AuditedRecord | None:
-    """Where the chain of audits of these very topics stands; None: it begins."""
-    last = registry.audited.get(names.front)
-    same = last is not None and all(last.ids.get(name) == noted.ids.get(name) for name in names.topics)
-    return last if same else None
-
-
-def ended(window: AuditWindow, pending_since_ms: int | None, carried: Carried | None = None) -> AuditedRecord:
-    """Where the chain stands after an audit of this window. It never goes back: somebody who has reset the group has not unsettled
-    what was accounted for."""
-    names = TopicNames.of(window.topic)
-
-    def settled(name: str) -> tuple[int, ...]:
-        begun, committed = window.from_offsets[name], window.committed_offsets[name]
-        return (*map(max, begun, committed), *committed[len(begun) :])
-
-    return AuditedRecord(
-        topic=window.topic,
-        ids=window.topic_ids,
-        offsets={name: settled(name) for name in (names.front, names.delays)},
-        since_ms=min(window.frozen_at_ms, pending_since_ms or window.frozen_at_ms),
-        ready_partitions=window.ready_partitions,
-        made_again=window.made_again,
-        ends={
-            name: window.end_offsets[name] for name in (names.delays, names.ready, names.dead_letter, *window.targets)
-        },
-        carried=carried,
     )
 
 

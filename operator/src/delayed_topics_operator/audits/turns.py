@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from delayed_topics_crds import parse
 from pydantic import ValidationError
 
-from delayed_topics_operator.manifest import Manifest
-from delayed_topics_operator.store import Store
-from delayed_topics_operator.translate import FINALIZER
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.values.annotations import FINALIZER
+from delayed_topics_operator.values.manifest import Manifest
 
 
 class Turns:

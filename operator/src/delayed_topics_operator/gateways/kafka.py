@@ -29,13 +29,13 @@ from delayed_topics_kafka.system_topics import SYSTEM_TOPICS, drifted_settings, 
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.errors import LeadershipLost
-from delayed_topics_operator.eventlog import EventLog
 from delayed_topics_operator.gateways.gather import Gatherer
 from delayed_topics_operator.gateways.groups import GroupHelper
 from delayed_topics_operator.gateways.helper import Call
+from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.gateways.refusals import Refusals
 from delayed_topics_operator.gateways.registry import RegistryThread
-from delayed_topics_operator.leadership import Leadership
+from delayed_topics_operator.values.eventlog import EventLog
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

@@ -29,8 +29,8 @@ from delayed_topics_operator.errors import (
     QuotaExceeded,
     of_quota,
 )
-from delayed_topics_operator.field_managers import FIELD_MANAGER
-from delayed_topics_operator.manifest import Manifest
+from delayed_topics_operator.values.field_managers import FIELD_MANAGER
+from delayed_topics_operator.values.manifest import Manifest
 
 REQUEST_SECONDS = 20.0
 CONNECTIONS = 64

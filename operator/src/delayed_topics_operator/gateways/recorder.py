@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from delayed_topics_operator.errors import Forbidden, KubeError, NotFound
-from delayed_topics_operator.field_managers import FIELD_MANAGER
 from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.plan import Notice
+from delayed_topics_operator.values.field_managers import FIELD_MANAGER
+from delayed_topics_operator.values.plan import Notice
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 
-from delayed_topics_operator.observation import Refusal
+from delayed_topics_operator.values.refusal import Refusal
 
 AGAIN_SECONDS = 600.0
 """Until one is tried again: whoever runs Kafka may have allowed it meanwhile."""

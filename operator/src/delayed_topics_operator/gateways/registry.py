@@ -12,8 +12,8 @@ from delayed_topics_kafka.errors import WriterFenced
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 
-from delayed_topics_operator.eventlog import EventLog
-from delayed_topics_operator.leadership import Leadership
+from delayed_topics_operator.gateways.leadership import Leadership
+from delayed_topics_operator.values.eventlog import EventLog
 
 T = TypeVar("T")
 

@@ -1,0 +1,87 @@
+"""Why no window can be frozen, or not yet. Pure."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from delayed_topics_core.layout import format_ranges
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import Reason
+from delayed_topics_core.registry import LayoutRecord, Owner, TopicsRecord
+from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_crds.audit import Window
+from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
+
+from delayed_topics_operator.audits.reconcile.observation import Unauditable, Waiting
+
+
+def untimely(asked: Window, now: datetime) -> Waiting | Unauditable | None:
+    """Why the part of what has come in can't be looked at now. None: it can."""
+    if asked.to is not None and asked.to > now:
+        return Waiting(
+            reason=Reason.AUDIT_WAITING,
+            message=f"spec.window.to is {asked.to:%Y-%m-%d %H:%M:%S} UTC. The audit waits until then",
+        )
+    if asked.from_ is not None and asked.from_ > now:
+        return Unauditable(
+            message=f"spec.window.from is {asked.from_:%Y-%m-%d %H:%M:%S} UTC, which is in the future. Without spec.window.to, the window "
+            "ends now. Create a new DelayedTopicAudit with either an earlier spec.window.from or a spec.window.to, for which it then waits"
+        )
+    return None
+
+
+def served_records(
+    registry: RegistryState, names: TopicNames, owner: Owner
+) -> tuple[LayoutRecord, TopicsRecord] | Waiting:
+    """What the registry has of the topics, if they are the owner's and served."""
+    claim, layout, noted = (
+        registry.holder(names.front),
+        registry.layouts.get(names.front),
+        registry.topics.get(names.front),
+    )
+    if claim is None or claim.owner != owner:
+        message = f"topic {names.front} does not belong to DelayedTopic {owner.namespace}/{owner.name}. See the condition Claimed there"
+        return Waiting(reason=Reason.AUDIT_WAITING, message=message)
+    if layout is None or noted is None or not noted.start_offsets.keys() >= {names.front, names.delays}:
+        message = f"topic {names.front} is not served yet. See the conditions of DelayedTopic {owner.namespace}/{owner.name} for the reason"
+        return Waiting(reason=Reason.AUDIT_WAITING, message=message)
+    return layout, noted
+
+
+def unlike(noted: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: TopicNames) -> Unauditable | None:
+    """Why the present topics are not those with which serving began. None: they are."""
+    again = ", ".join(name for name in noted.made_again if name in names.topics)
+    if again:
+        return Unauditable(
+            message=f"topic {again} was deleted and created again after serving began, so its former records are gone. No audit can verify "
+            "this DelayedTopic any more. Either create one with another spec.topic, or delete this one with spec.deletionPolicy Delete and "
+            "create it again"
+        )
+    for name in names.topics:
+        info = topics.get(name)
+        if info is None:
+            return Unauditable(
+                message=f"topic {name} does not exist because somebody deleted it. See the conditions of the DelayedTopic for what to do"
+            )
+        if info.id != noted.ids.get(name):
+            return Unauditable(
+                message=f"topic {name} was deleted and created again. Its id was {noted.ids.get(name)}, and is now {info.id}"
+            )
+    return None
+
+
+def uncommitted(
+    noted: TopicsRecord, committed: Mapping[TopicPartitionKey, CommittedOffset | None], group: str
+) -> Unauditable | None:
+    """Which partitions have begun and have no committed offset. None: there are none."""
+    found = []
+    for name, starts in noted.start_offsets.items():
+        begun = range(min(len(starts), noted.begun.get(name, 0)))
+        missing = [p for p in begun if committed.get((name, p)) is None]
+        if missing:
+            found.append(f"{name} [{format_ranges(missing)}]")
+    if not found:
+        return None
+    return Unauditable(
+        message=f"group {group} has lost its committed offsets of {', '.join(found)}, so it is unknown what was served. "
+        "Set the offsets with kafka-consumer-groups.sh --reset-offsets while no worker runs. Then create a new DelayedTopicAudit"
+    )

@@ -1,0 +1,367 @@
+"""ClusterKafkaConnection and KafkaConnection: can Kafka be reached by it? Holds the links that everybody else uses."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from delayed_topics_core.reasons import Reason
+from delayed_topics_crds import (
+    KafkaConnectionSpec,
+    KafkaConnectionStatus,
+    NamespaceQuota,
+    parse,
+)
+from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import (
+    ConnectionInvalid,
+    KafkaCallError,
+    KafkaUnreachable,
+    RegistryLost,
+    RegistryTooLarge,
+)
+from pydantic import ValidationError
+
+from delayed_topics_operator.connection.found import Found, Resource, as_usable, find, refusal
+from delayed_topics_operator.connection.reconcile.grants import LET_IN
+from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
+from delayed_topics_operator.connection.secrets import security
+from delayed_topics_operator.connection.shared_workers import SharedWorkersOf
+from delayed_topics_operator.connection.status import connection_status
+from delayed_topics_operator.connection.usage import Usage
+from delayed_topics_operator.engine.execute import Executor
+from delayed_topics_operator.engine.finalizer import set_finalizer
+from delayed_topics_operator.engine.installation import connections, installation_of, record, serves, transactional_id
+from delayed_topics_operator.engine.served_elsewhere import ServedElsewhere
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.status import write_status
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.engine.tenants import Tenants
+from delayed_topics_operator.errors import ConnectionNotChecked, ConnectionUnusable, KubeRefused, NotFound, reason_of
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.leadership import Leadership
+from delayed_topics_operator.gateways.recorder import Recorder
+from delayed_topics_operator.values.annotations import FINALIZER
+from delayed_topics_operator.values.conditions import status_of
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.transitions import notices
+from delayed_topics_operator.values.validation import problems
+
+log = logging.getLogger(__name__)
+
+QUIET = {"log_level": 2}
+"""The client library would tell of every try to reach a broker; what matters comes back from the calls."""
+KINDS = ("ClusterKafkaConnection", "KafkaConnection")
+_WITHDRAWN = (Reason.CREDENTIALS_MISSING, Reason.NOT_ALLOWED, Reason.KUBERNETES_REFUSED)
+"""What a connection lacks first when its namespace is deleted: the Secret, or the operator's rights there."""
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A call by a connection that could be used was not answered. It is used as before until a look at it has failed too."""
+
+    usable: Usable
+
+
+@dataclass
+class _Entry:
+    state: Usable | Unanswered | Unusable
+    link: KafkaLink | None = None
+    generation: int | None = None
+
+    @property
+    def said(self) -> Usable | Unusable:
+        """What others are told."""
+        return self.state.usable if isinstance(self.state, Unanswered) else self.state
+
+
+class Connections:
+    """A controller for both kinds."""
+
+    kind = "KafkaConnection"
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        kube: Kube,
+        store: Store,
+        recorder: Recorder,
+        executor: Executor,
+        usage: Usage,
+        changed: Callable[[Key], None],
+        doubted: Callable[[Key], None],
+        news: Callable[[Key, set[str]], None],
+        cluster: str,
+        leadership: Leadership,
+        tenants: Tenants,
+    ) -> None:
+        """`changed`: the state of this connection is another, or is known at last. `doubted`: it has to be looked at soon. `news`:
+        its registry or events have news of these front topics. `cluster`: the UID of the kube-system namespace."""
+        self._settings = settings
+        self._kube = kube
+        self._store = store
+        self._recorder = recorder
+        self._usage = usage
+        self._changed = changed
+        self._doubted = doubted
+        self._news = news
+        self._elsewhere = ServedElsewhere(kube, store, namespace=settings.namespace)
+        self._cluster = cluster
+        self._leadership = leadership
+        self._tenants = tenants
+        self._shared = SharedWorkersOf(settings=settings, kube=kube, store=store, executor=executor, cluster=cluster)
+        self._entries: dict[Key, _Entry] = {}
+        self._unlooked_since: dict[Key, datetime] = {}
+
+    def look(self, key: Key) -> tuple[Usable | Unusable, KafkaLink | None]:
+        """The state of a connection, and its link if it can be used. Raises ConnectionNotChecked until it was looked at as it is now."""
+        entry, raw = self._entries.get(key), self._store.get(*key)
+        if raw is not None and (entry is None or entry.generation != raw["metadata"].get("generation")):
+            return self._unlooked(key), None  # what it allows may have changed
+        if entry is None:
+            entry = self._entries[key] = _Entry(_missing(key))
+        if isinstance(entry.said, Unusable):
+            return entry.said, None
+        if entry.link is None:
+            return self._unlooked(key), None  # it is being connected anew
+        return entry.said, entry.link
+
+    def _unlooked(self, key: Key) -> Unusable:
+        """Raises ConnectionNotChecked, but not for longer than a deletion waits for Kafka."""
+        since, now = self._unlooked_since.setdefault(key, _now()), _now()
+        if (now - since).total_seconds() < self._settings.gone_after_seconds:
+            raise ConnectionNotChecked(f"the operator has not checked {key} yet")
+        return Unusable(
+            reason=Reason.KAFKA_UNREACHABLE,
+            message=f"the operator could not check {key} since {since:%H:%M:%S} UTC. See the operator's log for the cause",
+            since=since,
+        )
+
+    async def hold(self, key: Key) -> None:
+        """What is made by it needs it in order to go: so it stays until all of that is gone. Raises KubeError, NotYet."""
+        raw = self._store.get(*key)
+        if raw is not None and not _deleting(raw) and not _held(raw) and not self._leads_elsewhere(key):
+            await set_finalizer(self._kube, self._store, key, present=True)
+
+    def leaving(self, key: Key) -> bool:
+        """Whether it is being deleted, so that nothing new may be made by it."""
+        raw = self._store.get(*key)
+        return raw is not None and _deleting(raw)
+
+    def doubt(self, key: Key, error: KafkaCallError) -> None:
+        """A call failed. One without an answer only has the connection looked at. A registry that can't be gone by stops its use at
+        once."""
+        entry = self._entries.get(key)
+        if entry is None or isinstance(entry.state, Unusable):
+            return
+        if isinstance(error, (RegistryLost, RegistryTooLarge)):
+            said = refusal(key, error, entry.link.registry_id if entry.link else None)
+            entry.state = Unusable(reason=said.reason, message=str(said), since=_now())
+            self._doubted(key)
+            self._changed(key)
+        elif isinstance(error, KafkaUnreachable) and isinstance(entry.state, Usable):
+            entry.state = Unanswered(entry.state)
+            self._doubted(key)
+
+    async def close(self) -> None:
+        """Returns when no call to Kafka is under way any more."""
+        links = [entry.link for entry in self._entries.values() if entry.link is not None]
+        await asyncio.gather(*(link.close(settle=True) for link in links))
+
+    async def reconcile(self, key: Key) -> float | None:
+        raw = self._store.get(*key)
+        if raw is None:
+            await self._forget(key)
+            return None
+        if not serves(self._store, key, namespace=self._settings.namespace):
+            await self._forget(key)
+            await self._elsewhere.say(raw, key)
+            return self._settings.resync_seconds
+        users = [] if self._leads_elsewhere(key) else self._users(key)
+        if _held(raw) and not users:
+            await set_finalizer(self._kube, self._store, key, present=False)
+            raw = self._store.get(*key)
+            if raw is None or _deleting(raw):
+                await self._forget(key)
+                return self._settings.resync_seconds
+        entry = self._entries.get(key) or _Entry(_missing(key))
+        state, before = entry.state, entry.said
+        generation = raw["metadata"].get("generation")
+        found: Found | None = None
+        try:
+            raw = await self._recorded(key, raw)
+            resource = _parse(key, raw)
+            connection = await self._connected(key, raw, resource.spec, entry)
+            found = await self._reach(entry, key, connection, resource)
+            assert entry.link is not None, "Kafka answered"
+            self._entries[key] = entry  # whatever happens from here on, the link is closed some day
+            known = entry.said.shared if isinstance(entry.said, Usable) else None
+            shared = await self._shared.reconcile(key, raw, resource.spec.shared_workers, entry.link, before=known)
+        except ConnectionUnusable as e:
+            unanswered = e.reason == Reason.KAFKA_UNREACHABLE and entry.generation == generation
+            if unanswered and isinstance(state, Usable):
+                log.info("%s is looked at again: %s", key, e)
+                entry.state = Unanswered(state)
+                return 0.0
+            entry.state = _unusable(e, before, as_before=unanswered)
+        else:
+            entry.state = as_usable(resource, connection, found, shared)
+        entry.generation = generation
+        self._entries[key] = entry
+        if entry.state != before:
+            log.info("%s: %s", key, entry.state.message if isinstance(entry.state, Unusable) else "Kafka answers")
+        waited_for = self._unlooked_since.pop(key, None) is not None
+        if entry.state != before or waited_for:
+            self._changed(key)
+        try:
+            namespaces = await self._namespaces(key, entry)
+            said = connection_status(raw, entry.said, found=found, users=users, namespaces=namespaces)
+            if await write_status(self._kube, self._store, raw, said):
+                await self._recorder.tell(raw, notices(status_of(KafkaConnectionStatus, raw), said))
+            await self._elsewhere.unsay(key)
+        except NotFound:
+            self._store.gone(raw)
+            return 0.0
+        return self._settings.resync_seconds if found is not None else self._settings.resync_seconds / 6
+
+    async def _recorded(self, key: Key, raw: Manifest) -> Manifest:
+        """With the annotation that makes this installation the only one that serves it. Raises ConnectionUnusable, NotYet."""
+        if installation_of(raw) is not None or not self._tenants.may_use(key.namespace or self._settings.namespace):
+            return raw
+        try:
+            return await record(self._kube, self._store, raw, namespace=self._settings.namespace)
+        except KubeRefused as e:
+            message = (
+                f"could not note in {key} that the installation in namespace {self._settings.namespace} serves it: {e}"
+            )
+            raise ConnectionUnusable(message, reason=reason_of(e)) from e
+
+    async def _namespaces(self, key: Key, entry: _Entry) -> tuple[NamespaceQuota, ...] | None:
+        """Those that use it, by name; None: that can't be said, or nothing is granted by it."""
+        grants = entry.state.grants if isinstance(entry.state, Usable) else None
+        if entry.link is None or grants is None:
+            return None
+        try:
+            registry = await entry.link.registry()
+        except KafkaCallError:
+            return None  # the next pass says what there is to say about that
+        return self._usage.quotas(key, registry, grants)
+
+    def _leads_elsewhere(self, key: Key) -> bool:
+        """Nothing that was made is where it leads now, so it need not stay for that; to make it again is how to begin anew there."""
+        entry = self._entries.get(key)
+        return entry is not None and isinstance(entry.state, Unusable) and entry.state.reason == Reason.CLUSTER_CHANGED
+
+    def _users(self, key: Key) -> list[str]:
+        """DelayedTopics by which there is something in Kafka, or was."""
+        return sorted(
+            f"{topic['metadata']['namespace']}/{topic['metadata']['name']}"
+            for topic in self._store.by_index("DelayedTopic", connections, key)
+            if FINALIZER in topic["metadata"].get("finalizers", ())
+        )
+
+    async def _connected(self, key: Key, raw: Manifest, spec: KafkaConnectionSpec, entry: _Entry) -> Connection:
+        """As it was made when it could be, while it is being deleted: what it needs may go before what needs it. Raises
+        ConnectionUnusable."""
+        try:
+            return await self._connection(key, spec)
+        except ConnectionUnusable as e:
+            namespace = self._store.get("Namespace", "", key.namespace)
+            going = _deleting(raw) or (namespace is not None and _deleting(namespace))
+            if entry.link is None or e.reason not in _WITHDRAWN or not going:
+                raise
+            return entry.link.connection
+
+    async def _forget(self, key: Key) -> None:
+        entry = self._entries.get(key)
+        if entry is None or (entry.generation is None and entry.link is None):
+            return  # it is known to be missing
+        self._entries[key] = _Entry(_missing(key))
+        self._unlooked_since.pop(key, None)
+        if entry.link is not None:
+            await entry.link.close()
+        self._changed(key)
+
+    async def _reach(self, entry: _Entry, key: Key, connection: Connection, resource: Resource) -> Found:
+        """Raises ConnectionUnusable."""
+        if entry.link is not None and (entry.link.connection != connection or entry.link.failure is not None):
+            link, entry.link = entry.link, None
+            await link.close()
+        try:
+            if entry.link is not None:
+                return await find(key, resource, entry.link)
+            link = KafkaLink(
+                connection,
+                timeout_seconds=self._settings.kafka_timeout_seconds,
+                threads=self._settings.kafka_threads,
+                registry_bytes=self._settings.registry_mebibytes * 2**20,
+                woken=lambda topics: self._news(key, topics),
+                transactional_id=transactional_id(self._cluster, self._settings.namespace, key),
+                leadership=self._leadership,
+            )
+            try:
+                found = await find(key, resource, link)
+            except BaseException:
+                await link.close()
+                raise
+        except KafkaCallError as e:
+            raise refusal(key, e, resource.status.registry_topic_id) from e
+        entry.link = link
+        return found
+
+    async def _connection(self, key: Key, spec: KafkaConnectionSpec) -> Connection:
+        """Raises ConnectionUnusable."""
+        home = key.namespace or self._settings.namespace
+        if not self._tenants.may_use(home):  # else any tenant could have the operator open connections anywhere
+            raise ConnectionUnusable(
+                f"the operator does not work in namespace {home}. Ask a cluster administrator to admit the namespace: {LET_IN}",
+                reason=Reason.NOT_ALLOWED,
+            )
+        try:
+            return Connection(
+                bootstrap_servers=",".join(spec.bootstrap_servers),
+                further=QUIET,
+                **await security(self._kube, home, spec),
+            )
+        except ConnectionInvalid as e:
+            raise ConnectionUnusable(str(e), reason=Reason.SPEC_INVALID) from e
+
+
+def _parse(key: Key, raw: Manifest) -> Resource:
+    try:
+        return (
+            parse("ClusterKafkaConnection", raw)
+            if key.kind == "ClusterKafkaConnection"
+            else parse("KafkaConnection", raw)
+        )
+    except ValidationError as e:
+        raise ConnectionUnusable(f"{key} is invalid: {problems(e)}", reason=Reason.SPEC_INVALID) from e
+
+
+def _held(raw: Manifest) -> bool:
+    return FINALIZER in raw["metadata"].get("finalizers", ())
+
+
+def _deleting(raw: Manifest) -> bool:
+    return bool(raw["metadata"].get("deletionTimestamp"))
+
+
+def _unusable(error: ConnectionUnusable, before: Usable | Unusable, *, as_before: bool) -> Unusable:
+    """`as_before`: calls to the same brokers time out in many words, and no news is no reason to write every status again."""
+    if not isinstance(before, Unusable):
+        return Unusable(reason=error.reason, message=str(error), since=_now())
+    if as_before and before.reason == error.reason:
+        return before
+    return Unusable(reason=error.reason, message=str(error), since=before.since)
+
+
+def _missing(key: Key) -> Unusable:
+    return Unusable(reason=Reason.CONNECTION_MISSING, message=f"{key} does not exist. Create it", since=_now())
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

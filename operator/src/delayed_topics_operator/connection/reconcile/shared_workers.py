@@ -1,0 +1,89 @@
+"""Checks that the shared workers of a connection exist and are as declared. Pure."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from delayed_topics_core.reasons import Reason
+from delayed_topics_core.words import shortened
+
+from delayed_topics_operator.connection.reconcile.usable import Shared
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.plan import Action, ApplyChild, ConditionState
+from delayed_topics_operator.workers.reconcile import manifests, worker_sets
+from delayed_topics_operator.workers.reconcile.children import (
+    NOTHING_RELEASED,
+    STARTING_SECONDS,
+    Live,
+    all_ready,
+    changes,
+    in_the_way,
+    not_ready,
+    of_pods,
+)
+from delayed_topics_operator.workers.reconcile.worker_sets import WorkerSet
+
+TEMPLATE = "spec.sharedWorkers.template"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedObservation:
+    """`wanted`: what is to be; `group`: of consumers. `live`: their objects. `worker_pods`, `warnings`: while not all are ready, what may
+    say why. `unready_since`: as the connection's condition has it. `may_roll`: few enough others are rolling their pods.
+
+    `kept_for`: the front topics that they still serve though they are asked for no more; None: they are asked for."""
+
+    now: datetime
+    wanted: WorkerSet
+    group: str
+    live: Live
+    worker_pods: tuple[Manifest, ...]
+    warnings: tuple[Manifest, ...]
+    unready_since: datetime | None
+    may_roll: bool
+    kept_for: tuple[str, ...] | None = None
+
+
+def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
+    """Returns what has to be done, and the state of the shared workers before that."""
+    wanted = manifests.children(o.wanted)
+    stateful_set = o.live.get(("StatefulSet", o.wanted.name))
+    stranger = in_the_way(wanted, o.live, o.wanted.labels)
+    actions = changes(wanted, o.live) if stranger is None else ()
+    if not o.may_roll and any(isinstance(action, ApplyChild) and action.rolls for action in actions):
+        actions = tuple(action for action in actions if not of_pods(action))
+    status = (stateful_set or {}).get("status") or {}
+    said = stranger or _said(o, stateful_set)
+    if o.kept_for is not None:
+        said = replace(said, message=f"{said.message}. {_why_kept(o.kept_for)}")
+    shared = Shared(
+        group=o.group,
+        name=o.wanted.name,
+        selector=worker_sets.selector(o.wanted.labels),
+        replicas=o.wanted.replicas,
+        ready_replicas=status.get("readyReplicas", 0),
+        said=said,
+        leaving=o.kept_for is not None,
+    )
+    return actions, shared
+
+
+def _why_kept(topics: tuple[str, ...]) -> str:
+    return (
+        "spec.sharedWorkers was removed from the connection. The shared workers go on until all topics that they serve have other "
+        f"workers. These have none yet: {shortened(topics)}. See the condition WorkersReady of their DelayedTopics"
+    )
+
+
+def _said(o: SharedObservation, live: Manifest | None) -> ConditionState:
+    replicas = o.wanted.replicas
+    if replicas == 0:
+        message = f"spec.sharedWorkers.replicas of the connection is 0, so {NOTHING_RELEASED}"
+        return ConditionState(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
+    if live is not None and all_ready(live, replicas):
+        message = f"{replicas} of {replicas} shared workers are ready"
+        return ConditionState(status="True", reason=Reason.AS_DECLARED, message=message)
+    overdue = o.unready_since is not None and (o.now - o.unready_since).total_seconds() > STARTING_SECONDS
+    where = f"kubectl --namespace {o.wanted.home} describe pods --selector {worker_sets.selector(o.wanted.labels)}"
+    return not_ready(
+        live, replicas, pods=o.worker_pods, warnings=o.warnings, overdue=overdue, where=where, template=TEMPLATE
+    )

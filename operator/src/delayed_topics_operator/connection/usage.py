@@ -1,0 +1,159 @@
+"""What each namespace has by each connection, for quotas. Nothing is counted up or down: it is added up anew for each answer.
+
+The truth is where things are: in the registry who has topics and how many partitions, in Kubernetes workers and audits. Beside it stands
+what was let through a moment ago and is not to be seen there yet. Who asks and then notes what it takes, without waiting for anything
+in between, can't be let through together with somebody else: all of this belongs to one event loop, and there is one operator.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from functools import reduce
+from operator import add
+from typing import NamedTuple
+
+from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_crds import Grant, NamespaceQuota, Quota, QuotaHard, QuotaUsed
+
+from delayed_topics_operator.connection.reconcile.grants import hard
+from delayed_topics_operator.engine.installation import connection_of, front_topic
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.store import Store, namespaces
+from delayed_topics_operator.values.amount import Amount, partitions_of
+from delayed_topics_operator.values.annotations import FINALIZER
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.workers.reconcile.worker_sets import object_name
+
+
+class Use(NamedTuple):
+    """Who has something. `topic`: a resource that was deleted and made again may have kept the topics of the former."""
+
+    resource: Key
+    topic: str
+
+
+class Usage:
+    """`cluster`: the UID of the kube-system namespace. `changed`: another amount was noted for this connection."""
+
+    def __init__(self, *, store: Store, settings: Settings, cluster: str, changed: Callable[[Key], None]) -> None:
+        self._store = store
+        self._settings = settings
+        self._cluster = cluster
+        self._changed = changed
+        self._let_through: dict[Key, tuple[Key, str, Amount]] = {}
+
+    def others(self, use: Use, connection: Key, registry: RegistryState) -> Amount:
+        """What its namespace has beside it."""
+        found = self._amounts(connection, registry, use.resource.namespace)
+        return total(amount for other, amount in found.items() if other != use)
+
+    def by_namespace(self, connection: Key, registry: RegistryState) -> Mapping[str, Amount]:
+        """Of those that have something."""
+        sums: defaultdict[str, Amount] = defaultdict(Amount)
+        for use, amount in self._amounts(connection, registry, None).items():
+            sums[use.resource.namespace] += amount
+        return {namespace: amount for namespace, amount in sums.items() if amount != Amount()}
+
+    def quotas(self, connection: Key, registry: RegistryState, grants: Iterable[Grant]) -> tuple[NamespaceQuota, ...]:
+        """Of each of them what it has and may have, by name."""
+        return tuple(
+            _quota(namespace, used, hard(grants, self._labels(namespace)))
+            for namespace, used in sorted(self.by_namespace(connection, registry).items())
+        )
+
+    def _labels(self, namespace: str) -> Mapping[str, str]:
+        found = self._store.get("Namespace", "", namespace)
+        return (found["metadata"].get("labels") or {}) if found is not None else {}
+
+    def noted(self, resource: Key) -> Amount:
+        """What it was let have before."""
+        entry = self._let_through.get(resource)
+        return entry[2] if entry is not None else Amount()
+
+    def note(self, use: Use, connection: Key, amount: Amount) -> None:
+        """What it takes from now on, before anything is made."""
+        before = self.noted(use.resource)
+        self._let_through[use.resource] = (connection, use.topic, amount)
+        if before != amount:
+            self._changed(connection)
+
+    def forget(self, resource: Key) -> None:
+        """What there is of it is to be seen."""
+        entry = self._let_through.pop(resource, None)
+        if entry is not None and entry[2] != Amount():
+            self._changed(entry[0])
+
+    def _amounts(self, connection: Key, registry: RegistryState, namespace: str | None) -> dict[Use, Amount]:
+        """Of one namespace, or of all (None)."""
+        sums: defaultdict[Use, Amount] = defaultdict(Amount)
+        for use, amount in (
+            *self._topics(connection, registry, namespace),
+            *self._workers(connection, namespace),
+            *self._executors(connection, namespace),
+        ):
+            sums[use] += amount
+        for resource, (of, topic, amount) in self._let_through.items():
+            if of == connection and namespace in (None, resource.namespace):
+                sums[Use(resource, topic)] = sums[Use(resource, topic)].at_least(amount)
+        return sums
+
+    def _topics(self, connection: Key, registry: RegistryState, namespace: str | None) -> Iterator[tuple[Use, Amount]]:
+        """Those of resources that are gone, too. Nothing says by which connection they were made: they count for each."""
+        for entry in registry.claims.values():
+            claim = entry.claim
+            if claim.owner.cluster != self._cluster or namespace not in (None, claim.owner.namespace):
+                continue
+            key = Key("DelayedTopic", claim.owner.namespace, claim.owner.name)
+            if not self._counts_elsewhere(key, connection):
+                layout = registry.layouts.get(claim.topic)
+                ours = layout is not None and layout.owner == claim.owner
+                partitions = (
+                    partitions_of(layout, registry.topics.get(claim.topic)) if layout is not None and ours else 0
+                )
+                yield Use(key, claim.topic), Amount(delayed_topics=1, partitions=partitions)
+
+    def _counts_elsewhere(self, key: Key, connection: Key) -> bool:
+        """Whether it is there, and has another connection to the same registry."""
+        manifest = self._store.get(*key)
+        theirs = connection_of(manifest) if manifest is not None else connection
+        return theirs != connection and self._registry(theirs) == self._registry(connection)
+
+    def _registry(self, connection: Key) -> str | None:
+        status = (self._store.get(*connection) or {}).get("status") or {}
+        return status.get("registryTopicId")
+
+    def _workers(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, Amount]]:
+        for manifest in self._all("DelayedTopic", namespace):
+            key = Key("DelayedTopic", manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+            if connection_of(manifest) == connection:
+                home = self._settings.home(connection.kind, key.namespace)
+                name = object_name(namespace=key.namespace, name=key.name, home=home)
+                live = self._store.get("StatefulSet", home, name)
+                if live is not None:
+                    yield Use(key, front_topic(manifest)), Amount(workers=live["spec"].get("replicas", 1))
+
+    def _executors(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, Amount]]:
+        for audit in self._all("DelayedTopicAudit", namespace):
+            meta, of = audit["metadata"], audit["spec"]["delayedTopicRef"]["name"]
+            topic = self._store.get("DelayedTopic", meta["namespace"], of)
+            if runs(audit) and (topic is None or connection_of(topic) == connection):
+                executors = (audit["spec"].get("spark") or {}).get("executors", 0)
+                yield Use(Key("DelayedTopicAudit", meta["namespace"], meta["name"]), of), Amount(executors=executors)
+
+    def _all(self, kind: str, namespace: str | None) -> list[Manifest]:
+        return self._store.all(kind) if namespace is None else self._store.by_index(kind, namespaces, namespace)
+
+
+def runs(audit: Manifest) -> bool:
+    """Whether it has begun and has no verdict yet. Its finalizer is there before anything else."""
+    return FINALIZER in audit["metadata"].get("finalizers", ()) and "verdict" not in (audit.get("status") or {})
+
+
+def _quota(namespace: str, used: Amount, may: Quota) -> NamespaceQuota:
+    limits = QuotaHard(**dict(may)) if may != Quota() else None
+    return NamespaceQuota(namespace=namespace, hard=limits, used=QuotaUsed(**asdict(used)))
+
+
+def total(amounts: Iterator[Amount]) -> Amount:
+    return reduce(add, amounts, Amount())

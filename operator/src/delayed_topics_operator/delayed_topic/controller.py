@@ -1,0 +1,376 @@
+"""DelayedTopic: observe, reconcile, execute, until nothing is left to do; then say how it is."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from delayed_topics_core.reasons import Reason
+from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, Quota, parse
+from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable
+from pydantic import ValidationError
+
+from delayed_topics_operator.connection.controller import Connections
+from delayed_topics_operator.connection.found import refusal
+from delayed_topics_operator.connection.reconcile.grants import hard
+from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
+from delayed_topics_operator.connection.usage import Usage, Use
+from delayed_topics_operator.delayed_topic.observe.kafka import kafka_view
+from delayed_topics_operator.delayed_topic.observe.load import Loads
+from delayed_topics_operator.delayed_topic.reconcile import own_workers, reconcile
+from delayed_topics_operator.delayed_topic.reconcile.audit_schedule import audit_name, stem, stems
+from delayed_topics_operator.delayed_topic.reconcile.failures import not_ready, with_failure, with_undone
+from delayed_topics_operator.delayed_topic.reconcile.invalid import enough_to_delete, reconcile_invalid
+from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaView, Observation, Subject, Wanted
+from delayed_topics_operator.delayed_topic.reconcile.status import OWN_CONDITIONS
+from delayed_topics_operator.delayed_topic.reconcile.translate import subject, wanted
+from delayed_topics_operator.delayed_topic.reconcile.undone import Undone
+from delayed_topics_operator.engine.execute import Executor, Outcome, Owned
+from delayed_topics_operator.engine.installation import connection_of, serves
+from delayed_topics_operator.engine.pods import pods_and_warnings
+from delayed_topics_operator.engine.served_elsewhere import ServedElsewhere
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.status import write_status
+from delayed_topics_operator.engine.store import Store, owner_uids
+from delayed_topics_operator.engine.tenants import Tenants
+from delayed_topics_operator.errors import (
+    ConnectionNotChecked,
+    Forbidden,
+    KubeRefused,
+    NotFound,
+    NotYet,
+    SpecInvalid,
+    reason_of,
+)
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.recorder import Recorder
+from delayed_topics_operator.values.amount import Amount
+from delayed_topics_operator.values.conditions import status_of
+from delayed_topics_operator.values.explain import explanation
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.plan import Plan
+from delayed_topics_operator.values.transitions import autoscaled, notices
+from delayed_topics_operator.workers.observe import PodCounts, children, pod_settings
+from delayed_topics_operator.workers.reconcile import worker_sets
+from delayed_topics_operator.workers.reconcile.children import all_ready, ready_pods
+
+log = logging.getLogger(__name__)
+
+STEPS = 12
+"""Plans in one pass; a new resource needs four."""
+SOON_SECONDS = 0.3
+UNLOOKED_SECONDS = 5.0
+"""Whoever waits for the look at a connection is woken after it; this is for the case that it never comes."""
+WAITING_SECONDS = 10.0
+"""For so long an action may wait before the status says what for."""
+UNDONE_SECONDS = 5.0
+"""Until something that somebody else undid at once is done again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """The objects of a resource in Kubernetes. `expected`: how many pods its workers are to have. `pods`, `warnings`: while they are not
+    all ready."""
+
+    children: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
+    workers: Manifest | None = None
+    expected: int = 0
+    pods: tuple[Manifest, ...] = ()
+    warnings: tuple[Manifest, ...] = ()
+
+
+class DelayedTopics:
+    """The controller; see Controller."""
+
+    kind = "DelayedTopic"
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        kube: Kube,
+        store: Store,
+        recorder: Recorder,
+        executor: Executor,
+        connections: Connections,
+        usage: Usage,
+        tenants: Tenants,
+        cluster: str,
+    ) -> None:
+        """`cluster`: the UID of the kube-system namespace."""
+        self._settings = settings
+        self._kube = kube
+        self._store = store
+        self._recorder = recorder
+        self._connections = connections
+        self._usage = usage
+        self._tenants = tenants
+        self._cluster = cluster
+        self._executor = executor
+        self._failing_since: dict[Key, datetime] = {}
+        self._waiting_since: dict[Key, datetime] = {}
+        self._undone = defaultdict[Key, Undone](Undone)
+        self._pod_counts = PodCounts()
+        self._loads = Loads()
+        self._elsewhere = ServedElsewhere(kube, store, namespace=settings.namespace)
+
+    async def reconcile(self, key: Key) -> float | None:
+        undone = self._undone[key]
+        undone.begin(_now(), again_seconds=self._settings.resync_seconds)
+        for _ in range(STEPS):
+            raw = self._store.get(*key)
+            if raw is None:
+                self._forget(key)
+                return None
+            if not serves(self._store, connection_of(raw), namespace=self._settings.namespace):
+                self._loads.forget(key)
+                await self._elsewhere.say_if_unserved(raw)
+                return self._settings.resync_seconds
+            try:
+                plan, link, owned = await self._plan(key, raw)
+            except ConnectionNotChecked:
+                return UNLOOKED_SECONDS
+            except NotYet:
+                return SOON_SECONDS
+            if undone.has(plan.actions):
+                if plan.actions == undone.in_vain:
+                    return await self._conclude(key, plan, Outcome(done=0))
+                log.warning("%s: somebody else undoes what the operator has done: %s", key, explanation(plan.actions))
+                return min(await self._conclude(key, _undone(plan, raw), Outcome(done=0)), UNDONE_SECONDS)
+            if plan.decided is not None:
+                await self._say(raw, plan.decided)
+            outcome = await self._executor.execute(key, plan.actions, link, owned)
+            if link is not None and not outcome.failures:
+                self._failing_since.pop(key, None)
+            if outcome.failures or not plan.actions:
+                return await self._conclude(key, plan, outcome)
+            undone.done(plan.actions, _now(), changed=outcome.changed)
+            if not outcome.changed:
+                log.warning("%s: this changes nothing, so somebody else undoes it: %s", key, explanation(plan.actions))
+        return SOON_SECONDS
+
+    def _forget(self, key: Key) -> None:
+        self._failing_since.pop(key, None)
+        self._waiting_since.pop(key, None)
+        self._usage.forget(key)
+        self._loads.forget(key)
+        self._executor.forget(key)
+        self._undone.pop(key, None)
+
+    async def _plan(self, key: Key, raw: Manifest) -> tuple[Plan, KafkaLink | None, Owned | None]:
+        """With what it is about. Raises KubeError, NotYet; a refusal after it was said."""
+        link, owned = None, None
+        try:
+            o, link = await self._observe(key, *_parse(raw))
+            plan, owned = reconcile(o), Owned(topic=o.wanted.names.front, owner=o.subject.owner)
+            if plan.takes is not None:  # nothing was waited for since it was looked at what others have
+                self._usage.note(Use(key, o.wanted.names.front), o.wanted.connection, plan.takes)
+        except (ValidationError, SpecInvalid) as e:
+            plan = reconcile_invalid(raw, e, _now())
+        except KubeRefused as e:
+            await self._say(
+                raw, not_ready(raw, reason_of(e), f"could not read the objects of this resource: {e}", _now())
+            )
+            raise
+        await self._recorder.tell(raw, plan.notices)
+        return plan, link, owned
+
+    async def _conclude(self, key: Key, plan: Plan, outcome: Outcome) -> float:
+        """Says how it is. Raises what failed, so that it is tried again later and later."""
+        failures = [f for f in outcome.failures if not isinstance(f.error, NotYet)]
+        waits = bool(outcome.failures) and not failures
+        if not waits:
+            self._waiting_since.pop(key, None)
+        elif (_now() - self._waiting_since.setdefault(key, _now())).total_seconds() < WAITING_SECONDS:
+            return SOON_SECONDS  # only the next pass knows how it is: what waits may turn out to be refused
+        raw, status = self._store.get(*key), plan.status
+        for failure in failures:
+            if raw is not None and isinstance(failure.error, KafkaCallError):
+                self._failed_at_kafka(key, connection_of(raw), failure.error)
+        if raw is not None and status is not None:
+            known = status_of(DelayedTopicStatus, raw).conditions
+            for failure in failures or outcome.failures:
+                status = with_failure(status, failure.action, failure.error, known=known, now=_now())
+            await self._say(raw, status)
+        if failures:
+            raise failures[0].error
+        if waits:
+            return UNDONE_SECONDS
+        return min(plan.wake_seconds or self._settings.resync_seconds, self._settings.resync_seconds)
+
+    async def _say(self, raw: Manifest, status: DelayedTopicStatus) -> None:
+        """Writes the status if it changed. Conditions and fields of other controllers are not ours to write."""
+        own = tuple(c for c in status.conditions if c.type in OWN_CONDITIONS)
+        try:
+            written = await write_status(
+                self._kube,
+                self._store,
+                raw,
+                status.model_copy(update={"conditions": own, "last_audit": None, "last_violation": None}),
+            )
+        except NotFound:
+            self._store.gone(raw)
+            return
+        await self._elsewhere.unsay(Key(self.kind, raw["metadata"]["namespace"], raw["metadata"]["name"]))
+        if written:
+            before = status_of(DelayedTopicStatus, raw)
+            await self._recorder.tell(raw, (*notices(before, status), *autoscaled(before, status)))
+
+    async def _observe(self, key: Key, resource: DelayedTopic, asked: Wanted) -> tuple[Observation, KafkaLink | None]:
+        """Raises KubeError, NotYet."""
+        namespace = self._store.namespace(key.namespace)
+        about = subject(
+            resource,
+            cluster=self._cluster,
+            namespace_labels=namespace["metadata"].get("labels") or {},
+            namespace_terminating=bool(namespace["metadata"].get("deletionTimestamp")),
+        )
+        home = self._settings.home(asked.connection.kind, key.namespace)
+        name = worker_sets.object_name(namespace=key.namespace, name=key.name, home=home)
+        allowed = self._tenants.may_use(home)
+        live = await self._live(about, asked, home=home, name=name, allowed=allowed)
+        workers, expected = live.workers, live.expected
+        serving = ready_pods(workers, expected) if workers is not None else 0
+        state, kafka, link = await self._kafka(key, asked, about, ready=serving)
+        if about.has_finalizer and not about.deleting:
+            await self._connections.hold(asked.connection)
+        elif not about.has_finalizer and self._connections.leaving(asked.connection):
+            message = f"{asked.connection} is being deleted. Either create it again, or name another one in spec.connectionRef"
+            state, kafka, link = Unusable(reason=Reason.CONNECTION_MISSING, message=message, since=_now()), None, None
+        observation = Observation(
+            now=_now(),
+            gone_after_seconds=self._settings.gone_after_seconds,
+            subject=about,
+            wanted=asked,
+            connection=state,
+            kafka=kafka,
+            pods=pod_settings(self._settings, home=home, allowed=allowed),
+            children=live.children,
+            may_roll=self._executor.may_roll(home, name),
+            in_vain=self._undone[key].in_vain,
+            audits=(scheduled := self._scheduled_audits(about)),
+            taken=self._taken(about, scheduled),
+            worker_pods=live.pods,
+            warnings=live.warnings,
+            vanished=self._pod_counts.vanished(
+                home, name, workers, wanted=0 if about.deleting else _expected(workers, asked)
+            ),
+            others=self._others(Use(key, asked.names.front), state, about, asked.connection, link),
+            own=self._usage.noted(key),
+        )
+        return observation, link
+
+    async def _live(self, about: Subject, asked: Wanted, *, home: str, name: str, allowed: bool) -> Live:
+        """Raises KubeError."""
+        live = Live()
+        # A namespace that is being deleted takes its objects, and the operator's rights on them, along by itself.
+        if not allowed or (about.namespace_terminating and home == about.namespace):
+            return live
+        try:
+            found = await children(
+                self._kube, self._store, home=home, name=name, resync_seconds=self._settings.resync_seconds
+            )
+            workers = found.get(("StatefulSet", name))
+            expected = _expected(workers, asked)
+            live = Live(children=dict(found), workers=workers, expected=expected)
+            if workers is not None and not about.deleting and not all_ready(workers, expected):
+                pods, warnings = await pods_and_warnings(
+                    self._kube, workers, labels=worker_sets.selector(own_workers.labels(about)), expected=expected
+                )
+                live = replace(live, pods=pods, warnings=warnings)
+        except Forbidden:
+            # Of a namespace that is being deleted our RoleBinding goes early, and everything in it goes without us.
+            if home != about.namespace or not about.namespace_terminating:
+                raise
+        return live
+
+    def _others(
+        self, use: Use, state: Usable | Unusable, about: Subject, connection: Key, link: KafkaLink | None
+    ) -> Amount:
+        """What the rest of the namespace has, if that is limited."""
+        grants = state.grants if isinstance(state, Usable) else None
+        if link is None or not grants or hard(grants, about.namespace_labels) == Quota():
+            return Amount()
+        return self._usage.others(use, connection, link.registry_read)
+
+    def _scheduled_audits(self, about: Subject) -> tuple[Manifest, ...]:
+        return tuple(
+            audit
+            for audit in self._store.by_index("DelayedTopicAudit", owner_uids, about.uid)
+            if "deletionTimestamp" not in audit["metadata"]
+        )
+
+    def _taken(self, about: Subject, scheduled: Sequence[Manifest]) -> frozenset[str]:
+        """The names of all other audits that begin as those of its schedule do."""
+        named = self._store.by_index(
+            "DelayedTopicAudit", stems, (about.namespace, stem(audit_name(about.name, _now())))
+        )
+        return frozenset(audit["metadata"]["name"] for audit in named if audit not in scheduled)
+
+    async def _kafka(
+        self, key: Key, asked: Wanted, about: Subject, *, ready: int
+    ) -> tuple[Usable | Unusable, KafkaView | None, KafkaLink | None]:
+        """`ready`: how many workers are, 0 while some go."""
+        state, link = self._connections.look(asked.connection)
+        if link is None:
+            self._failing_since.pop(key, None)
+            self._loads.unknown(key)
+            return state, None, None
+        try:
+            unmarked = self._executor.unmarked(key)
+            view = await kafka_view(link, asked.names, about.owner, unmarked=unmarked, deleting=about.deleting)
+            if not asked.measures_due_lag or view.registered.own is None:
+                self._loads.forget(key)
+                return state, view, link
+            return state, replace(view, load=await self._loads.look(key, link, asked.names, view, ready=ready)), link
+        except KafkaCallError as e:
+            self._loads.unknown(key)
+            since = self._failed_at_kafka(key, asked.connection, e)
+            said = refusal(asked.connection, e, link.registry_id)
+            return Unusable(reason=said.reason, message=str(said), since=since), None, None
+
+    def _failed_at_kafka(self, key: Key, connection: Key, error: KafkaCallError) -> datetime:
+        """Since when this resource fails at Kafka. Raises a first call without an answer again: nothing is said then, the connection is
+        looked at, and the pass is tried again. The same if the look has failed: what it found is for the next pass to say."""
+        self._connections.doubt(connection, error)
+        first = key not in self._failing_since
+        since = self._failing_since.setdefault(key, _now())
+        unusable = isinstance(self._connections.look(connection)[0], Unusable)
+        if isinstance(error, KafkaUnreachable) and (first or unusable):
+            raise error
+        return since
+
+
+def _undone(plan: Plan, raw: Manifest) -> Plan:
+    """Says in its status that somebody else undoes what it plans."""
+    if plan.status is None:
+        return plan
+    known = status_of(DelayedTopicStatus, raw).conditions
+    return replace(plan, status=with_undone(plan.status, plan.actions, known=known, now=_now()))
+
+
+def _expected(workers: Manifest | None, asked: Wanted) -> int:
+    """How many pods there should be: fewer than asked for, where no more are granted."""
+    if workers is None:
+        return asked.replicas
+    present: int = workers["spec"].get("replicas", 1)
+    return present if asked.autoscale is not None or not asked.own_workers else min(asked.replicas, present)
+
+
+def _parse(raw: Manifest) -> tuple[DelayedTopic, Wanted]:
+    """Of one that is being deleted only what that needs, if there is no more. Raises ValidationError, SpecInvalid."""
+    try:
+        resource = parse("DelayedTopic", raw)
+        return resource, wanted(resource)
+    except (ValidationError, SpecInvalid):
+        if not raw["metadata"].get("deletionTimestamp"):
+            raise
+        resource = parse("DelayedTopic", enough_to_delete(raw))
+        return resource, wanted(resource)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

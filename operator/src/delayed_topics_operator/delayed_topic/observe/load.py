@@ -1,0 +1,116 @@
+"""What is due of a delayed topic, and what of it is released: three calls to Kafka and one for the group, whatever waits."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from delayed_topics_core.commit_metadata import decode_metadata
+from delayed_topics_core.errors import UnreadableRecord
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core.registry import LayoutRecord, TopicsRecord
+from delayed_topics_kafka.model import CommittedOffset
+
+from delayed_topics_operator import metrics
+from delayed_topics_operator.delayed_topic.reconcile import handover
+from delayed_topics_operator.delayed_topic.reconcile.load import (
+    LOOK_SECONDS,
+    BrokerTime,
+    Load,
+    Look,
+    can_be_shared,
+    lag_of,
+)
+from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaView
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.values.key import Key
+
+GRACE_MS = 1000
+"""What has been due for less time may be on its way."""
+SOON = 0.7
+"""Of LOOK_SECONDS: whoever comes that much later may as well look."""
+
+
+class Loads:
+    """Of all resources of which it is measured. `clock` counts monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._loads: dict[Key, Load] = {}
+        self._times: dict[Key, BrokerTime] = {}
+
+    def forget(self, key: Key) -> None:
+        """It is measured no more."""
+        self._times.pop(key, None)
+        self._loads.pop(key, None)
+        self.unknown(key)
+
+    def unknown(self, key: Key) -> None:
+        """Kafka can't be asked now."""
+        metrics.DUE_LAG.remove(key.namespace, key.name)
+
+    async def look(self, key: Key, link: KafkaLink, names: TopicNames, kafka: KafkaView, *, ready: int) -> Load:
+        """With a new look if the last is some seconds old; empty while Kafka could not answer. `ready`: how many workers are, 0 while
+        some go. Raises KafkaCallError."""
+        registered = kafka.registered.layout
+        layout = registered.served if registered is not None else None
+        if layout is None or not _can_be_asked(names, layout, kafka):
+            self._loads.pop(key, None)
+            self.unknown(key)
+            return Load()
+        load, now = self._loads.get(key, Load()), self._clock()
+        if load.latest is None or now - load.latest.at_seconds >= SOON * LOOK_SECONDS:
+            look = await self._look(key, link, names, layout, kafka, ready)
+            self._loads[key] = load = load.after(look)
+            metrics.DUE_LAG.labels(key.namespace, key.name).set(look.due_lag)
+        return load
+
+    async def _look(
+        self, key: Key, link: KafkaLink, names: TopicNames, layout: LayoutRecord, kafka: KafkaView, ready: int
+    ) -> Look:
+        group, record = kafka.group, kafka.registered.topics or TopicsRecord(topic=names.front)
+        waits_ms = layout.waits_ms
+        partitions = list(waits_ms)
+        at_seconds = self._clock()
+        committed, ends, newest = await asyncio.gather(
+            link.committed(group.group, partitions),
+            link.offsets(partitions, "stable"),
+            link.newest_times([*partitions, *((names.ready, number) for number in range(layout.ready_partitions))]),
+        )
+        newest_ms, seen_at = max((at_ms for at_ms in newest.values() if at_ms is not None), default=0), self._clock()
+        before = self._times.get(key, BrokerTime(newest_ms=newest_ms, seen_at_seconds=seen_at))
+        self._times[key] = time_now = before.after(newest_ms, seen_at)
+        now_ms = time_now.at_ms(at_seconds) - GRACE_MS
+        found = await link.offsets_at({place: max(0, now_ms - wait_ms) for place, wait_ms in waits_ms.items()})
+        counts = handover.committed(record, group.group, committed)
+        released = {place: finished(at) for place, at in counts.items() if at is not None}
+        due = {place: min(at if (at := found[place]) is not None else ends[place], ends[place]) for place in released}
+        lag = lag_of(due, released)
+        return Look(
+            at_seconds=at_seconds,
+            due=due,
+            released=released,
+            workers=ready if group.settled and len(group.members) == ready else 0,
+            shared=any(can_be_shared([lag.get(place, 0) for place in member.assignment]) for member in group.members),
+        )
+
+
+def _can_be_asked(names: TopicNames, layout: LayoutRecord, kafka: KafkaView) -> bool:
+    """Whether all partitions that a look asks about are there and have a leader. If not, a call would fail, or have no answer for 15 s. The
+    resource would then be taken for one whose Kafka is away, and not even a pause would be followed."""
+    needed = {
+        names.front: layout.front_partitions,
+        names.delays: layout.layout.partition_count,
+        names.ready: layout.ready_partitions,
+    }
+    return all(
+        (info := kafka.topics.get(name)) is not None and info.leaders_known and info.partitions >= partitions
+        for name, partitions in needed.items()
+    )
+
+
+def finished(at: CommittedOffset) -> int:
+    """How many offsets of a partition, from 0: some above the committed one may be, too."""
+    try:
+        return at.offset + len(decode_metadata(at.offset, at.metadata))
+    except UnreadableRecord:
+        return at.offset  # the partition's worker refuses to go on there, and raises an alarm

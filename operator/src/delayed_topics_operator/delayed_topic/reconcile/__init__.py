@@ -1,0 +1,76 @@
+"""Makes a plan from an observation, by a chain of small checks. Each check says what has to be done, and what the conditions are.
+
+Pure: there is no clock, and nothing is called. The same checks decide what has to be done and whether the resource is ready, so the two
+can't disagree.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from delayed_topics_operator.delayed_topic.reconcile import (
+    access,
+    alarms,
+    audit_schedule,
+    autoscale,
+    claim,
+    deletion,
+    layout,
+    planned,
+    protocol,
+    quota,
+    rebalances,
+    status,
+    take_over,
+    topics,
+    upkeep,
+    verdict,
+    workers,
+)
+from delayed_topics_operator.delayed_topic.reconcile.observation import Observation
+from delayed_topics_operator.values.plan import Finding, Plan, merged
+
+__all__ = ["reconcile"]
+
+CHECKS: tuple[Callable[[Observation], Finding], ...] = (
+    verdict.check,
+    take_over.stop_serving,
+    access.check,
+    quota.check,
+    claim.check,
+    topics.check,
+    layout.check,
+    workers.check,
+    autoscale.check,
+    alarms.check,
+    audit_schedule.check,
+)
+
+
+def reconcile(o: Observation) -> Plan:
+    """Returns what has to be done next, with the status as it is before that."""
+    if o.subject.deleting:
+        return deletion.plan(rebalances.noted(o))
+    o = rebalances.noted(protocol.settled(quota.limited(autoscale.scaled(o))))
+    if o.subject.plan_only:
+        o = replace(o, may_roll=True)  # it waits for no turn
+        return Plan(status=status.undecided(o.subject.status, status.of(o, planned.conditions(o, _found(o)))))
+    found = _found(o)
+    now = status.of(o, found.conditions)
+    return Plan(
+        actions=found.actions,
+        status=now,
+        notices=found.notices,
+        wake_seconds=found.wake_seconds,
+        takes=quota.takes(o, found.actions),
+        decided=status.decided(o.subject.status, now) if found.actions else None,
+    )
+
+
+def _found(o: Observation) -> Finding:
+    findings: list[Finding] = []
+    for check in CHECKS:
+        findings.append(check(o))
+        if not findings[-1].proceed:
+            findings.append(upkeep.check(o, [action for finding in findings for action in finding.actions]))
+            break
+    return merged(findings)

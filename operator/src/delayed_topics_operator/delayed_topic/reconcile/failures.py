@@ -1,0 +1,113 @@
+"""What the conditions say when an action failed, or did not last. Pure."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, assert_never
+
+from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_core.registry import Claim
+from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_crds import DelayedTopicStatus
+
+from delayed_topics_operator.errors import reason_of
+from delayed_topics_operator.values.conditions import condition, status_of
+from delayed_topics_operator.values.explain import explanation, in_words
+from delayed_topics_operator.values.plan import (
+    Action,
+    AddFinalizer,
+    AlterSettings,
+    ApplyChild,
+    CommitOffsets,
+    ConditionState,
+    CreateTopics,
+    DeleteChild,
+    DeleteGroup,
+    DeleteTopics,
+    FenceWorkers,
+    GrowTopic,
+    RemoveFinalizer,
+    RemoveFromRegistry,
+    ScaleWorkers,
+    WriteRegistry,
+)
+
+
+def with_failure(
+    status: DelayedTopicStatus,
+    action: Action,
+    error: DelayedTopicsError,
+    *,
+    known: Iterable[StatusCondition],
+    now: datetime,
+) -> DelayedTopicStatus:
+    """Sets Ready, and the condition that the action is about, to False, with the error as the message. `known`: the conditions that
+    the resource has."""
+    message = f"could not {in_words(action)}: {error}"
+    if isinstance(action, (DeleteGroup, DeleteTopics)):
+        message += ". To delete this resource without its group and topics, set spec.deletionPolicy to Retain"
+    state = ConditionState(status="False", reason=reason_of(error), message=message)
+    changed = {
+        kind: condition(kind, state, known=known, now=now, generation=status.observed_generation)
+        for kind in (condition_of(action), Condition.READY)
+    }
+    kept = tuple(changed.pop(Condition(c.type), c) if c.type in changed else c for c in status.conditions)
+    return status.model_copy(update={"conditions": (*kept, *changed.values())})
+
+
+def with_undone(
+    status: DelayedTopicStatus, actions: tuple[Action, ...], *, known: Iterable[StatusCondition], now: datetime
+) -> DelayedTopicStatus:
+    """Sets Ready, and the conditions that the actions are about, to False: somebody else undid these actions at once. What is False
+    anyway keeps its reason. `known`: the conditions that the resource has."""
+    said = {Condition(c.type): c for c in status.conditions}
+    for kind in dict.fromkeys((*map(condition_of, actions), Condition.READY)):
+        message = _undone(tuple(a for a in actions if kind in (condition_of(a), Condition.READY)))
+        before = said.get(kind)
+        if before is not None and before.status == "False":
+            said[kind] = before.model_copy(update={"message": f"{before.message}. {message}"})
+        else:
+            state = ConditionState(
+                status="False", reason=Reason.IN_PROGRESS, message=f"not all is as declared. {message}"
+            )
+            said[kind] = condition(kind, state, known=known, now=now, generation=status.observed_generation)
+    return status.model_copy(update={"conditions": tuple(said.values())})
+
+
+def _undone(actions: tuple[Action, ...]) -> str:
+    return (
+        f"Somebody else undoes at once what the operator does: {explanation(actions)}. The operator tries again every few seconds. Find "
+        "out what else changes this, and stop it. For an object in Kubernetes, metadata.managedFields says who has changed it"
+    )
+
+
+def not_ready(raw: Mapping[str, Any], reason: Reason, message: str, now: datetime) -> DelayedTopicStatus:
+    """Of a resource that could not be followed, or looked at: Ready is False and says why, the rest stays as it was."""
+    status = status_of(DelayedTopicStatus, raw).model_copy(
+        update={"observed_generation": raw["metadata"].get("generation")}
+    )
+    state = ConditionState(status="False", reason=reason, message=message)
+    ready = condition(Condition.READY, state, known=status.conditions, now=now, generation=status.observed_generation)
+    others = (c for c in status.conditions if c.type != Condition.READY)
+    return status.model_copy(update={"conditions": (ready, *others)})
+
+
+def condition_of(action: Action) -> Condition:
+    """The condition that the action is about."""
+    match action:
+        case AddFinalizer() | RemoveFinalizer() | WriteRegistry(record=Claim()) | RemoveFromRegistry():
+            return Condition.CLAIMED
+        case (
+            WriteRegistry()
+            | CreateTopics()
+            | GrowTopic()
+            | AlterSettings()
+            | CommitOffsets()
+            | DeleteTopics()
+            | DeleteGroup()
+        ):
+            return Condition.TOPICS_READY
+        case ApplyChild() | ScaleWorkers() | DeleteChild() | FenceWorkers():
+            return Condition.WORKERS_READY
+        case _:
+            assert_never(action)

@@ -1,0 +1,62 @@
+"""What a layout record keeps of former specs, because an audit judges a record by the spec of its time. Pure."""
+
+from dataclasses import replace
+
+from delayed_topics_core.delay_list import DelayList
+from delayed_topics_core.layout import Layout
+from delayed_topics_core.ready_topics import AllowedTopic
+from delayed_topics_core.registry import LayoutRecord
+
+from delayed_topics_operator.delayed_topic.reconcile.observation import Observation
+
+MAX_LISTS = 50
+"""That are noted. A record that came before the first of them may have had any delay."""
+MAX_READY_TOPICS = 60
+"""That are noted, with former ones: an audit has a number for each."""
+ROLLED_MS = 600_000
+"""After a change of the guarantee: by then no worker has the former one."""
+
+
+def lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[DelayList, ...]:
+    """What an older version noted is the first list if it was never edited, and no one knows since when otherwise."""
+    now_ms = int(o.now.timestamp() * 1000)
+    present = DelayList(
+        delay_seconds=layout.delay_seconds,
+        retry_cap=o.wanted.spec.retry_cap,
+        from_ms=now_ms if before is not None else 0,
+        max_delay_seconds=o.wanted.spec.max_delay_seconds if layout.ladder_seconds else None,
+    )
+    if before is None:
+        return (present,)
+    known = before.lists
+    if not known:
+        from_ms = 0 if before.layout.generation == 1 else now_ms
+        known = (
+            DelayList(delay_seconds=before.layout.delay_seconds, retry_cap=before.highest_retry_cap, from_ms=from_ms),
+        )
+    return known if replace(known[-1], from_ms=now_ms) == present else (*known, present)[-MAX_LISTS:]
+
+
+def ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[tuple[AllowedTopic, ...], int]:
+    """Those that are not allowed any more are kept, as far as there is room. The second value: until when there were others, 0: none."""
+    now_ms, known = int(o.now.timestamp() * 1000), before.ready_topics if before is not None else ()
+    ended = [
+        a._replace(until_ms=now_ms) if a.until_ms is None and a.topic not in o.wanted.targets else a for a in known
+    ]
+    there = {allowed.topic for allowed in ended if allowed.until_ms is None}
+    added = [AllowedTopic(topic, now_ms) for topic in o.wanted.targets if topic not in there]
+    surplus = max(0, len(ended) + len(added) - MAX_READY_TOPICS)
+    over = [allowed for allowed in ended if allowed.until_ms is not None]
+    forgotten = sorted(over, key=lambda allowed: allowed.until_ms or 0)[:surplus]
+    forgotten_ms = before.ready_topics_forgotten_ms if before is not None else 0
+    kept = tuple(allowed for allowed in (*ended, *added) if allowed not in forgotten)
+    return kept, max([forgotten_ms, *(allowed.until_ms or 0 for allowed in forgotten)])
+
+
+def exactly_once_from_ms(o: Observation, before: LayoutRecord | None) -> int | None:
+    """When the guarantee is changed, workers with the former one go on until they are rolled."""
+    if o.wanted.spec.guarantee != "ExactlyOnce":
+        return None
+    if before is not None and before.exactly_once_from_ms is not None:
+        return before.exactly_once_from_ms
+    return int(o.now.timestamp() * 1000) + (ROLLED_MS if before is not None else 0)

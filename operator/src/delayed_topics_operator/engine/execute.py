@@ -1,0 +1,312 @@
+"""Walks a plan: one action after the other, each idempotent, so that being stopped between any two does no harm."""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_core.registry import Claim, Owner, is_claim_key
+from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_core.settings import MARK_SETTING
+from delayed_topics_kafka.errors import (
+    GroupActive,
+    KafkaCallError,
+    LeadersMissing,
+    SettingsRefused,
+    TopicExists,
+    values_of,
+)
+from delayed_topics_kafka.model import CommittedOffset, TopicInfo
+
+from delayed_topics_operator import metrics
+from delayed_topics_operator.engine.finalizer import set_finalizer
+from delayed_topics_operator.engine.store import Store, refresh
+from delayed_topics_operator.errors import KubeError, NotYet
+from delayed_topics_operator.gateways.kafka import KafkaLink
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.gateways.recorder import Recorder
+from delayed_topics_operator.values.explain import in_words, notice
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.plan import (
+    Action,
+    AddFinalizer,
+    AlterSettings,
+    ApplyChild,
+    CommitOffsets,
+    CreateTopics,
+    DeleteChild,
+    DeleteGroup,
+    DeleteTopics,
+    FenceWorkers,
+    GrowTopic,
+    RemoveFinalizer,
+    RemoveFromRegistry,
+    ScaleWorkers,
+    WriteRegistry,
+)
+
+log = logging.getLogger(__name__)
+
+STUCK_SECONDS = 180.0
+"""A rollout in which nothing changes for that long makes room for others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """The action that failed, and why."""
+
+    action: Action
+    error: DelayedTopicsError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owned:
+    """A delayed topic, and whose it is."""
+
+    topic: str
+    owner: Owner
+
+    def is_so(self, registry: RegistryState) -> bool:
+        holder = registry.holder(self.topic)
+        return holder is not None and holder.owner == self.owner
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """`done`: actions that were executed. `changed`: whether anything is other than before by them, as far as that is known. `failures`: at
+    most one at Kafka and one at Kubernetes."""
+
+    done: int
+    changed: bool = False
+    failures: tuple[Failure, ...] = ()
+
+
+class Executor:
+    """One for all controllers of an operator. `rolling_at_once`: StatefulSets whose pods may be replaced at the same time."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        store: Store,
+        recorder: Recorder,
+        *,
+        rolling_at_once: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._recorder = recorder
+        self._rolling_at_once = rolling_at_once
+        self._about_to_roll: set[tuple[str, str]] = set()
+        self._clock = clock
+        self._progress: dict[tuple[str, str], tuple[Progress, float]] = {}
+        self._unmarked = defaultdict[Key, dict[str, str]](dict)
+
+    async def execute(
+        self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None, owned: Owned | None = None
+    ) -> Outcome:
+        """Executes the actions in order. `owned`: the topics that something is done with, for as long as they have that owner.
+
+        After a failure at Kafka the actions in Kubernetes still go on, and the other way round. They don't depend on each other within one
+        plan. The only exception is that no finalizer is added or removed after a failure.
+        """
+        done, any_changed, failures = 0, False, dict[bool, Failure]()
+        for action in actions:
+            at_kube = isinstance(action, (ApplyChild, ScaleWorkers, DeleteChild))
+            if at_kube in failures or (failures and isinstance(action, (AddFinalizer, RemoveFinalizer))):
+                continue
+            name = type(action).__name__
+            try:
+                changed = await self._one(key, action, link, owned)
+            except (KafkaCallError, KubeError, NotYet) as e:
+                metrics.ACTIONS.labels(name, "failed").inc()
+                failures[at_kube] = Failure(action=action, error=e)
+                if isinstance(action, AddFinalizer):
+                    break
+                continue
+            done += 1
+            metrics.ACTIONS.labels(name, "done").inc()
+            if changed:
+                any_changed = True
+                await self._tell(key, action)
+        return Outcome(done=done, changed=any_changed, failures=tuple(failures.values()))
+
+    def unmarked(self, key: Key) -> Mapping[str, str]:
+        """The ids of topics that were made for this resource without a mark, by name. The registry may not have them yet."""
+        return self._unmarked.get(key, {})
+
+    def forget(self, key: Key) -> None:
+        """The resource is gone."""
+        self._unmarked.pop(key, None)
+
+    def may_roll(self, namespace: str, name: str) -> bool:
+        """Whether few enough others are rolling their pods."""
+        others = (self._rolling() | self._about_to_roll) - {(namespace, name)}
+        return len(others) < self._rolling_at_once
+
+    def _rolling(self) -> set[tuple[str, str]]:
+        """Without those that are stuck: an image that can't be pulled must not stop everybody else."""
+        now, before = self._clock(), self._progress
+        self._progress = {}
+        for name, progress in rolling(self._store).items():
+            known, since = before.get(name, (progress, now))
+            self._progress[name] = (progress, since if known == progress else now)
+        return {name for name, (_, since) in self._progress.items() if now - since < STUCK_SECONDS}
+
+    async def _tell(self, key: Key, action: Action) -> None:
+        log.info("%s: %s", key, in_words(action))
+        said, resource = notice(action), self._store.get(*key)
+        if said is not None and resource is not None:
+            await self._recorder.record(resource, said)
+
+    async def _one(self, key: Key, action: Action, link: KafkaLink | None, owned: Owned | None) -> bool:
+        """Whether it changed anything."""
+        match action:
+            case AddFinalizer():
+                await set_finalizer(
+                    self._kube, self._store, key, present=True, uid=action.uid, installation=action.installation
+                )
+            case RemoveFinalizer():
+                await set_finalizer(self._kube, self._store, key, present=False)
+            case ApplyChild():
+                return await self._apply(action)
+            case ScaleWorkers():
+                patch = {"metadata": {"uid": action.uid}, "spec": {"replicas": action.replicas}}
+                self._store.put(await self._kube.merge("StatefulSet", action.namespace, action.name, patch))
+            case DeleteChild():
+                await self._delete(action)
+            case _:
+                assert link is not None, f"{action} needs Kafka"
+                if owned is not None and not _about_claims(action) and not owned.is_so(await link.registry()):
+                    raise NotYet(f"another resource took over the topics of {key} meanwhile")
+                await _at_kafka(action, link, self._unmarked[key])
+        return True
+
+    async def _apply(self, action: ApplyChild) -> bool:
+        """Whether it changed anything. It does not if a webhook of the cluster puts back what there was."""
+        meta = action.manifest["metadata"]
+        name = (meta["namespace"], meta["name"])
+        if action.change == "created" and await refresh(self._kube, self._store, action.kind, *name) is not None:
+            # the next pass finds out whether it is the operator's
+            raise NotYet(f"{action.kind} {meta['name']} already exists")
+        if action.rolls:
+            if not self.may_roll(*name):
+                raise NotYet(f"{self._rolling_at_once} other resources are replacing their workers")
+            self._about_to_roll.add(name)
+        before = self._store.get(action.kind, *name)
+        try:
+            live = await self._kube.apply(action.manifest)
+        finally:
+            self._about_to_roll.discard(name)
+        self._store.put(live)
+        return before is None or live["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
+
+    async def _delete(self, action: DeleteChild) -> None:
+        propagation = "Orphan" if action.orphan else "Foreground" if action.kind == "StatefulSet" else "Background"
+        await self._kube.delete(action.kind, action.namespace, action.name, uid=action.uid, propagation=propagation)  # type: ignore[arg-type]
+        await refresh(self._kube, self._store, action.kind, action.namespace, action.name)
+
+
+def made(outcomes: Iterable[TopicInfo | KafkaCallError]) -> Iterator[TopicInfo]:
+    """The topics that there are now."""
+    for outcome in outcomes:
+        if isinstance(outcome, TopicInfo):
+            yield outcome
+        elif isinstance(outcome, LeadersMissing):
+            yield outcome.made
+
+
+def _about_claims(action: Action) -> bool:
+    match action:
+        case WriteRegistry():
+            return isinstance(action.record, Claim)
+        case RemoveFromRegistry():
+            return all(is_claim_key(key) for key in action.keys)
+        case _:
+            return False
+
+
+KafkaAction = (
+    WriteRegistry
+    | RemoveFromRegistry
+    | CreateTopics
+    | GrowTopic
+    | AlterSettings
+    | CommitOffsets
+    | DeleteGroup
+    | FenceWorkers
+    | DeleteTopics
+)
+
+
+async def _at_kafka(  # noqa: C901  one case per action
+    action: KafkaAction, link: KafkaLink, unnoted: dict[str, str]
+) -> None:
+    """`unnoted`: gets the ids of topics that were made without their mark."""
+    match action:
+        case WriteRegistry():
+            await link.write([action.record])
+        case RemoveFromRegistry():
+            await link.remove(action.keys)
+        case CreateTopics():
+            outcomes = await link.create_topics(action.specs)
+            unmarked = {info.name: info.id for info in made(outcomes.values()) if MARK_SETTING in info.left_out}
+            if unmarked:  # whatever became of the others, and of the next call: nothing else says whose they are
+                unnoted.update(unmarked)
+                await link.write([replace(action.record, ids={**action.record.ids, **unmarked})])
+            try:
+                values_of(outcomes)
+            except TopicExists as e:
+                # Somebody made it in this moment: the next pass sees that it isn't ours.
+                raise NotYet(str(e)) from e
+        case GrowTopic():
+            await link.create_partitions(action.topic, action.total)
+        case AlterSettings():
+            try:
+                await link.alter_config(action.topic, action.settings)
+            except SettingsRefused as e:
+                raise NotYet(str(e)) from e  # the next pass says which, and goes on without them
+        case CommitOffsets():
+            try:
+                await link.commit(action.group, {key: CommittedOffset(at) for key, at in action.offsets.items()})
+            except GroupActive as e:
+                raise NotYet(str(e)) from e  # a worker has begun meanwhile, and commits itself
+        case DeleteGroup():
+            try:
+                await link.delete_group(action.group)
+            except GroupActive as e:
+                raise NotYet(str(e)) from e
+        case FenceWorkers():
+            await link.fence(action.transactional_ids)
+        case DeleteTopics():
+            await link.delete_topics(action.topics)
+        case _:
+            assert_never(action)
+
+
+Progress = tuple[object, ...]
+"""Of a rollout; any other value is progress."""
+
+
+def rolling(store: Store) -> dict[tuple[str, str], Progress]:
+    """StatefulSets of workers whose pods are being replaced, by namespace and name, and how far that is."""
+    found = store.by_index("StatefulSet", _rolls, True)
+    return {(s["metadata"]["namespace"], s["metadata"]["name"]): _progress(s) for s in found}
+
+
+def _progress(stateful_set: Manifest) -> Progress:
+    """Another edit is none: by one each minute, a set whose pods can't start would hold up everybody else for ever."""
+    status = stateful_set.get("status") or {}
+    return tuple(status.get(field) for field in ("updatedReplicas", "readyReplicas", "replicas"))
+
+
+def _rolls(stateful_set: Manifest) -> tuple[bool]:
+    """For `Store.by_index`."""
+    status = stateful_set.get("status") or {}
+    behind = status.get("observedGeneration", 0) < stateful_set["metadata"].get("generation", 0)
+    outdated = status.get("updatedReplicas", 0) < stateful_set["spec"].get("replicas", 1)
+    return (behind or (outdated and status.get("currentRevision") != status.get("updateRevision")),)

@@ -1,0 +1,41 @@
+"""Our finalizer on a resource: put on before anything is made for it, taken off when all of that is gone."""
+
+from delayed_topics_operator.engine.installation import INSTALLATION
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.errors import Conflict, NotFound, NotYet
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.values.annotations import FINALIZER
+from delayed_topics_operator.values.key import Key
+
+
+async def set_finalizer(
+    kube: Kube, store: Store, key: Key, *, present: bool, uid: str | None = None, installation: str | None = None
+) -> None:
+    """`uid`: of the resource that it is for; None: of whichever has that name. `installation`: to be noted in the same call.
+
+    Raises KubeError, NotYet if somebody else changed the resource meanwhile: the watch tells how it is now. The same if it was to get the
+    finalizer and is gone, since nothing may be made for it.
+    """
+    resource = store.get(*key)
+    gone = NotYet(f"{key} was deleted meanwhile")
+    if resource is None or uid not in (None, resource["metadata"]["uid"]):
+        if present:
+            raise gone
+        return
+    meta = resource["metadata"]
+    others = [name for name in meta.get("finalizers", ()) if name != FINALIZER]
+    patch = {
+        "metadata": {
+            "finalizers": [*others, FINALIZER] if present else others,
+            "resourceVersion": meta["resourceVersion"],
+            **({"annotations": {INSTALLATION: installation}} if installation is not None else {}),
+        }
+    }
+    try:
+        store.put(await kube.merge(*key, patch))
+    except Conflict as e:
+        raise NotYet(f"{key} was changed meanwhile") from e
+    except NotFound as e:
+        store.gone(resource)
+        if present:
+            raise gone from e

@@ -1,0 +1,100 @@
+"""What an operator says of what another installation serves: in a condition of its own, by a field manager of its own, so that it
+never writes over what the one that serves says. All operators that don't serve it say the same.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_crds import Condition as StatusCondition
+from delayed_topics_crds import DelayedTopicStatus, KafkaConnectionStatus
+
+from delayed_topics_operator.engine.installation import INSTALLATION, connection_of, server_of
+from delayed_topics_operator.engine.status import write_status
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.errors import NotFound
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.values.conditions import condition, status_of
+from delayed_topics_operator.values.field_managers import ELSEWHERE_FIELD_MANAGER
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.plan import ConditionState
+
+UNSERVED_SECONDS = 60.0
+"""For so long the operator that serves a DelayedTopic need not have looked at it."""
+
+
+class ServedElsewhere:
+    """`namespace`: of this operator. `clock` counts monotonic seconds."""
+
+    def __init__(
+        self, kube: Kube, store: Store, *, namespace: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._namespace = namespace
+        self._clock = clock
+        self._unlooked_since: dict[tuple[str, int], float] = {}
+        """By UID and generation."""
+
+    async def say(self, connection: Manifest, key: Key) -> None:
+        """Of a connection that this operator doesn't serve."""
+        await self._write(connection, self._message(key))
+
+    async def say_if_unserved(self, topic: Manifest) -> None:
+        """For a DelayedTopic that this operator does not serve: says so if the operator that serves it has not looked at it for a while."""
+        as_it_is = topic["metadata"]["uid"], topic["metadata"]["generation"]
+        if (topic.get("status") or {}).get("observedGeneration") == topic["metadata"]["generation"]:
+            self._unlooked_since.pop(as_it_is, None)
+            await self._write(topic, None)
+        elif self._clock() - self._unlooked_since.setdefault(as_it_is, self._clock()) >= UNSERVED_SECONDS:
+            await self._write(
+                topic, f"no operator has looked at this resource yet. {self._message(connection_of(topic))}"
+            )
+
+    async def unsay(self, key: Key) -> None:
+        """Of what this operator serves, unless others say rightly that it does."""
+        resource = self._store.get(*key)
+        if resource is not None and _said(resource) not in (None, self._message(key)):
+            await self._write(resource, None)
+
+    def _message(self, connection: Key) -> str:
+        server = server_of(self._store, connection)
+        gone = "" if self._store.get("Namespace", "", server or "") else " (this namespace does not exist)"
+        where = f"--namespace={connection.namespace} " if connection.namespace else ""
+        return (
+            f"{connection} is served only by the installation in namespace {server}{gone}. If that installation no longer exists, run this "
+            "command with the namespace of the installation that shall serve it: "
+            f"kubectl annotate --overwrite {where}{connection.kind.lower()} {connection.name} {INSTALLATION}=NAMESPACE"
+        )
+
+    async def _write(self, resource: Manifest, message: str | None) -> None:
+        """None: it is not so."""
+        said = _said(resource)
+        if message == said:
+            return
+        kind = DelayedTopicStatus if resource["kind"] == "DelayedTopic" else KafkaConnectionStatus
+        status = kind(conditions=() if message is None else (_served_elsewhere(resource, kind, message),))
+        try:
+            await write_status(self._kube, self._store, resource, status, field_manager=ELSEWHERE_FIELD_MANAGER)
+        except NotFound:
+            self._store.gone(resource)
+
+
+def _said(resource: Manifest) -> str | None:
+    conditions = (resource.get("status") or {}).get("conditions", ())
+    return next((c["message"] for c in conditions if c["type"] == Condition.SERVED_ELSEWHERE), None)
+
+
+def _served_elsewhere(
+    resource: Manifest, kind: type[DelayedTopicStatus] | type[KafkaConnectionStatus], message: str
+) -> StatusCondition:
+    said = ConditionState(status="True", reason=Reason.OTHER_INSTALLATION, message=message)
+    return condition(
+        Condition.SERVED_ELSEWHERE,
+        said,
+        known=status_of(kind, resource).conditions,
+        now=datetime.now(UTC),
+        generation=resource["metadata"].get("generation"),
+    )

@@ -1,0 +1,68 @@
+"""Writes a status, only if it would change anything.
+
+Conditions are a map by type in which every controller owns its own, by a field manager of its own.
+"""
+
+import json
+from typing import Any
+
+from delayed_topics_crds import to_dict
+from delayed_topics_crds.base import Status
+
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.values.field_managers import FIELD_MANAGER
+from delayed_topics_operator.values.manifest import Manifest
+
+
+async def write_status(
+    kube: Kube, store: Store, resource: Manifest, status: Status, *, field_manager: str = FIELD_MANAGER
+) -> bool:
+    """Whether it was written. `resource`: as last known. Raises KubeError."""
+    wanted = as_written(status)
+    if wanted_is_live(wanted, resource, field_manager):
+        return False
+    meta = resource["metadata"]
+    body: dict[str, Any] = {
+        "apiVersion": resource["apiVersion"],
+        "kind": resource["kind"],
+        "metadata": {"name": meta["name"], "uid": meta["uid"]},
+        "status": wanted,
+    }
+    if meta.get("namespace"):
+        body["metadata"]["namespace"] = meta["namespace"]
+    store.put(await kube.apply(body, subresource="status", field_manager=field_manager))
+    return True
+
+
+def as_written(status: Status) -> dict[str, Any]:
+    """Without empty lists: they would claim a field of which another controller may be the owner, and never equal its value."""
+    return {key: value for key, value in to_dict(status).items() if value != []}
+
+
+def wanted_is_live(wanted: dict[str, Any], resource: Manifest, field_manager: str) -> bool:
+    """Conditions are compared by type, for others' stand between ours."""
+    live = resource.get("status") or {}
+    ours = {c["type"]: c for c in wanted.get("conditions", ())}
+    theirs = {c["type"]: c for c in live.get("conditions", ())}
+    rest = {key: value for key, value in wanted.items() if key != "conditions"}
+    fields, conditions = _owned(resource, field_manager)
+    return (
+        all(theirs.get(kind) == condition for kind, condition in ours.items())
+        and all(live.get(key) == value for key, value in rest.items())
+        and fields <= wanted.keys()
+        and conditions <= ours.keys()
+    )
+
+
+def _owned(resource: Manifest, field_manager: str) -> tuple[set[str], set[str]]:
+    """Fields of the status, and types of conditions, that this manager wrote before."""
+    fields: set[str] = set()
+    conditions: set[str] = set()
+    for entry in resource["metadata"].get("managedFields") or ():
+        if entry.get("manager") == field_manager and entry.get("subresource") == "status":
+            owned = (entry.get("fieldsV1") or {}).get("f:status", {})
+            fields |= {field.removeprefix("f:") for field in owned if field.startswith("f:")}
+            keys = (key.removeprefix("k:") for key in owned.get("f:conditions", {}) if key.startswith("k:"))
+            conditions |= {json.loads(key)["type"] for key in keys}
+    return fields, conditions

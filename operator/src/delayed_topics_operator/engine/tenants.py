@@ -1,0 +1,47 @@
+"""Which namespaces let the operator in, for what is their own there: KafkaConnections, their Secrets, workers and audits."""
+
+from collections.abc import Collection
+from typing import Final
+
+from delayed_topics_operator.engine.settings import Settings
+from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.values.selectors import selects
+
+
+class Tenants:
+    """Those that are listed, and those whose labels the selector asks for. Belongs to one event loop."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings: Final = settings
+        self._store: Final = store
+        self.entered = frozenset(settings.tenant_namespaces)
+
+    def may_use(self, namespace: str) -> bool:
+        """Whether the operator works with Secrets and workers in this namespace."""
+        return namespace == self._settings.namespace or namespace in self.entered
+
+    def may_audit(self, namespace: str) -> bool:
+        """Whether it runs Jobs of audits in this namespace. Its rights on these are others than those on workers."""
+        return namespace == self._settings.audit_namespace or namespace in self.entered
+
+    @property
+    def worker_namespaces(self) -> frozenset[str]:
+        return self.entered | {self._settings.namespace}
+
+    def asked_for(self) -> frozenset[str]:
+        """As the store knows the namespaces now. Those of the platform are nobody's, whatever their labels are."""
+        selector = self._settings.tenant_selector
+        if selector is None:
+            return frozenset(self._settings.tenant_namespaces)
+        platform = {self._settings.namespace, self._settings.audit_namespace}
+        selected = {
+            namespace["metadata"]["name"]
+            for namespace in self._store.all("Namespace")
+            if selects(selector, namespace["metadata"].get("labels") or {})
+        }
+        return frozenset((*self._settings.tenant_namespaces, *(selected - platform)))
+
+    def enter(self, namespaces: Collection[str]) -> frozenset[str]:
+        """From now on these are the tenants', and no others. Returns those that were not before, and those that are no more."""
+        before, self.entered = self.entered, frozenset(namespaces)
+        return before ^ self.entered

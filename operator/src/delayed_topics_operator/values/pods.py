@@ -1,0 +1,101 @@
+"""Why a pod doesn't run, or there is none, from what Kubernetes says. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from delayed_topics_core.reasons import EXIT_PROTOCOL_REFUSED
+
+from delayed_topics_operator.values.manifest import Manifest
+
+_IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
+_STUCK = _IMAGE_REASONS | frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+    }
+)
+"""Reasons of a waiting container that somebody has to do something about."""
+_TELLING = frozenset({"FailedCreate", "FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume"})
+"""Reasons of Events about what no status says."""
+MAX_WORDS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Obstacle:
+    """What somebody has to do something about: the image, the room on nodes, the memory limit, or what the message says."""
+
+    about: Literal["image", "room", "memory", "other"]
+    message: str
+
+
+def obstacle(pod: Manifest) -> Obstacle | None:
+    """Why the pod has not started. None: its status does not say that something is wrong."""
+    name = pod["metadata"]["name"]
+    for container in _containers(pod):
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if (reason := waiting.get("reason")) in _STUCK:
+            message = f"pod {name}: {reason}: {waiting.get('message', 'see its events')}"
+            return Obstacle(about="image" if reason in _IMAGE_REASONS else "other", message=message)
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    unplaced = next((c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"), None)
+    if unplaced is not None:
+        return Obstacle(about="room", message=f"pod {name} finds no node: {unplaced.get('message', '')}")
+    return None
+
+
+def hindrance(pod: Manifest) -> Obstacle | None:
+    """Why it has not started, or how its container ended the last time, unless it is ready again or shall go."""
+    if pod["metadata"].get("deletionTimestamp"):
+        return None
+    return obstacle(pod) or next((ending for c in _containers(pod) if (ending := _ending(pod, c))), None)
+
+
+def _ending(pod: Manifest, container: Manifest) -> Obstacle | None:
+    states = ((container.get(state) or {}).get("terminated") for state in ("state", "lastState"))
+    last = next((terminated for terminated in states if terminated), None)
+    if last is None or container.get("ready"):
+        return None
+    said = [words for words in (str(last.get("reason") or ""), _words(last)) if words]
+    message = (
+        f"pod {pod['metadata']['name']}: container {container['name']} ended with exit code {last.get('exitCode')}"
+    )
+    return Obstacle(
+        about="memory" if last.get("reason") == "OOMKilled" else "other", message=": ".join([message, *said])
+    )
+
+
+def protocol_refusal(pod: Manifest) -> str | None:
+    """What a worker said that has ended since Kafka hasn't its rebalance protocol."""
+    endings = ((c.get(state) or {}).get("terminated") for c in _containers(pod) for state in ("state", "lastState"))
+    refused = next((ending for ending in endings if ending and ending.get("exitCode") == EXIT_PROTOCOL_REFUSED), None)
+    return None if refused is None else _words(refused) or "Kafka refuses the rebalance protocol"
+
+
+def silent(pod: Manifest) -> bool:
+    """Whether it has not started and its status doesn't say why."""
+    return (pod.get("status") or {}).get("phase") == "Pending" and obstacle(pod) is None
+
+
+def told(events: Iterable[Manifest]) -> Obstacle | None:
+    """By the newest Event that somebody has to do something about."""
+    telling = [event for event in events if event.get("reason") in _TELLING]
+    newest = max(
+        telling, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""), default=None
+    )
+    if newest is None:
+        return None
+    about = newest["involvedObject"]
+    return Obstacle(about="other", message=f"{about['kind']} {about['name']}: {newest['reason']}: {newest['message']}")
+
+
+def _words(ending: Manifest) -> str:
+    """The last line that a container wrote."""
+    lines = str(ending.get("message") or "").strip().splitlines()
+    return lines[-1].removeprefix("Error: ")[:MAX_WORDS] if lines else ""
+
+
+def _containers(pod: Manifest) -> list[Manifest]:
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]

@@ -1,0 +1,150 @@
+"""Computes the actions by which the objects around a StatefulSet of workers become as declared. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from delayed_topics_core.reasons import Reason
+
+from delayed_topics_operator.errors import of_quota
+from delayed_topics_operator.values.field_managers import FIELD_MANAGER
+from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.plan import Action, ApplyChild, ConditionState, DeleteChild
+from delayed_topics_operator.values.pods import hindrance, told
+from delayed_topics_operator.workers.reconcile import manifests
+from delayed_topics_operator.workers.reconcile.drift import drifted
+
+Live = Mapping[tuple[str, str], Manifest]
+"""By kind and name."""
+
+STARTING_SECONDS = 120.0
+"""For workers to get ready."""
+NOTHING_RELEASED = (
+    "nothing is released, and Kafka removes each record when it is older than the retention.ms of its topic"
+)
+"""Of workers of which there are none."""
+_REMEDIES = {
+    "image": ". Correct the chart values images.worker or images.pullSecrets",
+    "room": ". Either lower {template}.resources, or add room on the nodes",
+    "memory": ". Raise {template}.resources.limits.memory",
+}
+_IMMUTABLE = ("serviceName", "selector", "podManagementPolicy")
+
+
+def changes(wanted: Iterable[Manifest], live: Live) -> tuple[Action, ...]:
+    """That make them so."""
+    found = (_change_of(manifest, live.get((manifest["kind"], manifest["metadata"]["name"]))) for manifest in wanted)
+    return tuple(action for action in found if action is not None)
+
+
+def in_the_way(wanted: Iterable[Manifest], live: Live, labels: Mapping[str, str]) -> ConditionState | None:
+    """An object of that name that somebody else made: it is left alone."""
+    for manifest in wanted:
+        found = live.get((manifest["kind"], manifest["metadata"]["name"]))
+        if found is not None and not ours(found, labels):
+            return _strange(manifest)
+    return None
+
+
+def of_pods(action: Action) -> bool:
+    """Whether it is about what pods are made of, or read."""
+    return isinstance(action, ApplyChild) and action.kind in ("StatefulSet", "ConfigMap", "Secret")
+
+
+def ours(live: Manifest, labels: Mapping[str, str]) -> bool:
+    """Nothing is taken over, or deleted, that somebody else made under the same name, or that is another resource's."""
+    has = live["metadata"].get("labels") or {}
+    whose = {key for key in labels if key.startswith("delayedtopics.io/")}
+    if whose & has.keys():
+        return all(has.get(key) == labels[key] for key in whose)
+    managers = {entry.get("manager") for entry in live["metadata"].get("managedFields") or ()}
+    return FIELD_MANAGER in managers  # somebody took the labels away
+
+
+def not_ready(
+    live: Manifest | None,
+    wanted: int,
+    *,
+    pods: Iterable[Manifest],
+    warnings: tuple[Manifest, ...],
+    overdue: bool,
+    where: str,
+    template: str,
+) -> ConditionState:
+    """Returns the condition that says why not all workers are ready. `overdue`: they have had enough time. `where`: the command that shows
+    their pods. `template`: the path of the field with their pod template."""
+    status = (live or {}).get("status") or {}
+    ready = status.get("readyReplicas", 0) if live is not None and _current(live) else 0
+    counts = f"{ready} of {wanted} workers are ready, and {status.get('updatedReplicas', 0)} of {wanted} are up to date"
+    found = next((what for pod in pods if (what := hindrance(pod))), None) or told(warnings)
+    if found is None:
+        # Where pods or events give a reason, the message has it: tenants may have no access to the namespace of these workers.
+        message = f"{counts}. To find the cause, run: {where}" if overdue else counts
+        return ConditionState(
+            status="False", reason=Reason.WORKERS_FAILING if overdue else Reason.WORKERS_STARTING, message=message
+        )
+    message = f"{counts}: {found.message.removesuffix('.')}{_REMEDIES.get(found.about, '').format(template=template)}"
+    # A node may be on its way, because an autoscaler of the cluster sees the same pod.
+    waits = found.about == "room" and not overdue
+    reason = Reason.QUOTA_EXCEEDED if of_quota(found.message) else Reason.WORKERS_FAILING
+    return ConditionState(status="False", reason=Reason.WORKERS_STARTING if waits else reason, message=message)
+
+
+def removal(children: Mapping[tuple[str, str], Manifest]) -> tuple[Action, ...]:
+    """The StatefulSet goes in the foreground: it is gone when its pods are."""
+    return tuple(
+        DeleteChild(kind=kind, namespace=live["metadata"]["namespace"], name=name, uid=live["metadata"]["uid"])
+        for (kind, name), live in sorted(children.items(), key=lambda entry: entry[0][0] != "StatefulSet")
+        if not live["metadata"].get("deletionTimestamp")
+    )
+
+
+def all_ready(live: Manifest, wanted: int) -> bool:
+    """Whether the StatefulSet has that many pods, all of them as declared and ready."""
+    status = live.get("status") or {}
+    counts = (status.get("readyReplicas", 0), status.get("updatedReplicas", 0))
+    return _current(live) and min(counts) >= wanted and status.get("replicas", 0) == wanted
+
+
+def ready_pods(live: Manifest, wanted: int) -> int:
+    """Of the StatefulSet, whatever the others wait for; 0 while there are more than there are to be."""
+    status = live.get("status") or {}
+    too_many = not _current(live) or status.get("replicas", 0) > wanted
+    return 0 if too_many else int(status.get("readyReplicas", 0))
+
+
+def _current(live: Manifest) -> bool:
+    return bool((live.get("status") or {}).get("observedGeneration", 0) >= live["metadata"].get("generation", 0))
+
+
+def _change_of(wanted: Manifest, live: Manifest | None) -> Action | None:
+    if live is None:
+        return ApplyChild(manifest=wanted, change="created")
+    if live["metadata"].get("deletionTimestamp"):
+        return None  # somebody deleted it; it is made again when it is gone
+    if drifted(wanted, live) is None:
+        return None
+    if wanted["kind"] == "StatefulSet":
+        if any(drifted(wanted["spec"][field], live["spec"].get(field)) is not None for field in _IMMUTABLE):
+            meta = live["metadata"]
+            return DeleteChild(
+                kind="StatefulSet", namespace=meta["namespace"], name=meta["name"], uid=meta["uid"], orphan=True
+            )
+        edited = drifted(wanted["spec"]["template"], live["spec"]["template"]) is not None
+        rolls = edited and live["spec"].get("replicas", 1) > 0
+    else:
+        rolls = False
+    return ApplyChild(manifest=wanted, change=_change(wanted, live), rolls=rolls)
+
+
+def _change(wanted: Manifest, live: Manifest) -> Literal["repaired", "changed"]:
+    applied = (live["metadata"].get("annotations") or {}).get(manifests.APPLIED)
+    return "repaired" if applied == wanted["metadata"]["annotations"][manifests.APPLIED] else "changed"
+
+
+def _strange(manifest: Manifest) -> ConditionState:
+    meta = manifest["metadata"]
+    message = (
+        f"{manifest['kind']} {meta['namespace']}/{meta['name']} already exists, and it was not made by the operator. The operator "
+        "leaves it alone. Either delete it, or create it under another name"
+    )
+    return ConditionState(status="False", reason=Reason.WORKERS_FAILING, message=message)

@@ -1,0 +1,66 @@
+"""Whether a live object still has what was applied. Pure.
+
+The API server fills in defaults and other writers add fields of their own; what counts is that every field of the
+manifest is there, with its value.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from delayed_topics_operator.values.quantity import quantity
+
+MERGE_KEYS = ("uid", "mountPath", "containerPort", "topologyKey", "name", "port")
+"""What Kubernetes tells the entries of a list of objects apart by; the first that all entries have."""
+
+
+def drifted(wanted: Any, live: Any, path: str = "") -> str | None:
+    """The path of the first field of `wanted` that `live` has otherwise, None if there is none."""
+    if isinstance(wanted, dict):
+        if not isinstance(live, dict):
+            return None if not wanted and live is None else path
+        for key, value in wanted.items():
+            if key not in live and _empty(value):
+                continue  # the API server leaves out what is empty
+            found = drifted(value, live.get(key), f"{path}.{key}")
+            if found:
+                return found
+        return None
+    if isinstance(wanted, list | tuple):
+        if not isinstance(live, list):
+            return None if not wanted and live is None else path
+        key = _merge_key(wanted)
+        if key is not None:
+            return _drifted_by(key, wanted, live, path)
+        if len(wanted) != len(live):
+            return path
+        return next(
+            (
+                found
+                for i, (w, x) in enumerate(zip(wanted, live, strict=True))
+                if (found := drifted(w, x, f"{path}[{i}]"))
+            ),
+            None,
+        )
+    if wanted == live:
+        return None
+    if any(part in path for part in (".requests.", ".limits.")):
+        left, right = quantity(wanted), quantity(live)
+        return None if left is not None and left == right else path
+    return path
+
+
+def _merge_key(wanted: Sequence[Any]) -> str | None:
+    return next((key for key in MERGE_KEYS if wanted and all(isinstance(w, dict) and key in w for w in wanted)), None)
+
+
+def _drifted_by(key: str, wanted: Sequence[Any], live: Sequence[Any], path: str) -> str | None:
+    """Entries that others added (a sidecar, a variable) can't be taken away by applying, and are left."""
+    found = {entry[key]: entry for entry in live if isinstance(entry, dict) and key in entry}
+    return next(
+        (at for i, entry in enumerate(wanted) if (at := drifted(entry, found.get(entry[key], {}), f"{path}[{i}]"))),
+        None,
+    )
+
+
+def _empty(value: Any) -> bool:
+    return value is None or (isinstance(value, dict | list | tuple | str) and len(value) == 0)

@@ -1,0 +1,248 @@
+"""The objects that workers need in Kubernetes, as plain manifests. Pure."""
+
+import copy
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from delayed_topics_core.layout import format_ranges
+from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_crds import to_dict
+from delayed_topics_crds.delayed_topic import WorkerTemplate
+
+from delayed_topics_operator.values.manifest import Manifest, encoded
+from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECURITY, nodes
+from delayed_topics_operator.workers.reconcile.worker_sets import HTTP_PORT, PodSettings, WorkerSet, resources_of
+
+APPLIED = "delayedtopics.io/applied"
+CONFIG_HASH = "delayedtopics.io/config-hash"
+CONNECTION_HASH = "delayedtopics.io/connection-hash"
+
+TEMPLATE_HASH = "metadata.labels['controller-revision-hash']"
+"""The StatefulSet controller gives each pod this label."""
+
+TERMINATION_SECONDS = 30
+
+
+def children(workers: WorkerSet) -> tuple[Manifest, ...]:
+    """All of them, in the order in which they are applied."""
+    name = workers.name
+    selects = dict(workers.labels)
+    return (
+        _object("v1", "ConfigMap", f"{name}-worker", workers, data={"worker.json": workers.config}),
+        connection_secret(workers),
+        _object(
+            "v1",
+            "Service",
+            name,
+            workers,
+            spec={
+                "clusterIP": "None",
+                "selector": selects,
+                "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
+            },
+        ),
+        _object(
+            "policy/v1",
+            "PodDisruptionBudget",
+            name,
+            workers,
+            spec={
+                "maxUnavailable": 1,
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+                "selector": {"matchLabels": selects},
+            },
+        ),
+        _object("apps/v1", "StatefulSet", name, workers, spec=_stateful_set(workers)),
+    )
+
+
+def connection_secret(workers: WorkerSet) -> Manifest:
+    return _object("v1", "Secret", f"{workers.name}-connection", workers, type="Opaque", data=encoded(workers.files))
+
+
+def reconnected(live: Manifest, workers: WorkerSet) -> Manifest | None:
+    """The StatefulSet that there is, with the number of replicas and the files of the connection that `workers` has, and else as it is.
+    None if it has them."""
+    spec = copy.deepcopy(live["spec"])
+    spec["replicas"] = workers.replicas
+    pod = spec["template"]
+    pod["metadata"].setdefault("annotations", {})[CONNECTION_HASH] = _connection_hash(workers)
+    for volume in pod["spec"].get("volumes", ()):
+        for source in volume.get("projected", {}).get("sources", ()):
+            if volume["name"] == "settings" and "secret" in source:
+                source["secret"] = _connection_files(workers)
+    return _object("apps/v1", "StatefulSet", workers.name, workers, spec=spec) if spec != live["spec"] else None
+
+
+def template_of(live: Manifest, *, labels: Mapping[str, str], pods: PodSettings) -> WorkerTemplate:
+    """What the StatefulSet that there is was given by the template of its resource. `labels`, `pods`: what it has beside that."""
+    pod = live["spec"]["template"]
+    beside = {
+        "labels": {*pods.labels, *labels},
+        "annotations": {*pods.annotations, CONFIG_HASH, CONNECTION_HASH},
+    }
+    container: Manifest = next((c for c in pod["spec"]["containers"] if c["name"] == "worker"), {})
+    given = ("nodeSelector", "tolerations", "affinity", "priorityClassName")
+    return WorkerTemplate.model_validate(
+        {
+            **{
+                field: {key: value for key, value in (pod["metadata"].get(field) or {}).items() if key not in known}
+                for field, known in beside.items()
+            },
+            "resources": container.get("resources"),
+            **{field: pod["spec"].get(field) for field in given},
+        },
+        by_alias=True,
+        by_name=False,
+    )
+
+
+def layout_config_map(workers: WorkerSet, record: LayoutRecord) -> Manifest:
+    """A copy for people; the truth is the registry."""
+    rows = [
+        {
+            "delaySeconds": kind.delay_seconds,
+            "role": record.layout.role(kind),
+            "partitions": format_ranges(kind.partitions),
+        }
+        for kind in record.layout.kinds
+    ]
+    table = {
+        "topic": record.topic,
+        "generation": record.layout.generation,
+        "state": record.state,
+        "delaySeconds": list(record.layout.delay_seconds),
+        "retryCap": record.retry_cap,
+        "frontPartitions": record.front_partitions,
+        "readyPartitions": record.ready_partitions,
+        "delaysPartitions": rows,
+    }
+    return _object(
+        "v1", "ConfigMap", f"{workers.name}-layout", workers, data={"layout.json": json.dumps(table, indent=2)}
+    )
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _stateful_set(workers: WorkerSet) -> Manifest:
+    template, pods = workers.template, workers.pods
+    annotations = {
+        **(template.annotations or {}),
+        **pods.annotations,
+        CONFIG_HASH: digest(workers.config),
+        CONNECTION_HASH: _connection_hash(workers),
+    }
+    return {
+        "replicas": workers.replicas,
+        "serviceName": workers.name,
+        # Not one after the other: with OrderedReady a bad template wedges the set, even after it was reverted.
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "RollingUpdate"},
+        "revisionHistoryLimit": 3,
+        "selector": {"matchLabels": dict(workers.labels)},
+        "template": {
+            "metadata": {
+                "labels": {**(template.labels or {}), **pods.labels, **workers.labels},
+                "annotations": annotations,
+            },
+            "spec": _pod(workers),
+        },
+    }
+
+
+def _connection_hash(workers: WorkerSet) -> str:
+    return digest(json.dumps(dict(workers.files), sort_keys=True))
+
+
+def _connection_files(workers: WorkerSet) -> Manifest:
+    """In a projected volume."""
+    items = [{"key": key, "path": f"connection/{key}"} for key in sorted(workers.files)]
+    return {"name": f"{workers.name}-connection", "items": items}
+
+
+def _pod(workers: WorkerSet) -> Manifest:
+    template = workers.template
+    spec: Manifest = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": TERMINATION_SECONDS,
+        "securityContext": POD_SECURITY,
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": dict(workers.labels)},
+            }
+        ],
+        "containers": [_container(workers)],
+        "volumes": [
+            {
+                "name": "settings",
+                "projected": {
+                    "sources": [
+                        {
+                            "configMap": {
+                                "name": f"{workers.name}-worker",
+                                "items": [{"key": "worker.json", "path": "worker.json"}],
+                            }
+                        },
+                        {"secret": _connection_files(workers)},
+                    ]
+                },
+            }
+        ],
+    }
+    given = {
+        **nodes(template),
+        "affinity": to_dict(template.affinity) if template.affinity else None,
+        "priorityClassName": template.priority_class_name,
+        "serviceAccountName": workers.service_account,
+    }
+    return {**spec, **{key: value for key, value in given.items() if value}}
+
+
+def _container(workers: WorkerSet) -> Manifest:
+    return {
+        "name": "worker",
+        "image": workers.pods.image,
+        "imagePullPolicy": workers.pods.image_pull_policy,
+        "args": ["--config", "/etc/delayed-topics/worker.json"],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "POD_TEMPLATE", "valueFrom": {"fieldRef": {"fieldPath": TEMPLATE_HASH}}},
+            *({"name": name, "value": value} for name, value in workers.environment.items()),
+        ],
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # its last line says why
+        "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
+        "volumeMounts": [{"name": "settings", "mountPath": "/etc/delayed-topics", "readOnly": True}],
+        "resources": resources_of(workers.template),
+        "securityContext": CONTAINER_SECURITY,
+        # Alive means that its thread turns; it does not depend on Kafka, so that an outage restarts nothing.
+        "startupProbe": {"httpGet": {"path": "/livez", "port": "http"}, "periodSeconds": 1, "failureThreshold": 60},
+        "livenessProbe": {
+            "httpGet": {"path": "/livez", "port": "http"},
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        },
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", "port": "http"},
+            "periodSeconds": 2,
+            "timeoutSeconds": 5,
+            "failureThreshold": 3,
+        },
+    }
+
+
+def _object(api_version: str, kind: str, name: str, workers: WorkerSet, **body: Any) -> Manifest:
+    metadata: Manifest = {"name": name, "namespace": workers.home, "labels": dict(workers.labels)}
+    if workers.owner_reference is not None:
+        metadata["ownerReferences"] = [workers.owner_reference]
+    # A field that is no longer wanted is not missed in the live object; that something else is wanted shows here.
+    metadata["annotations"] = {APPLIED: digest(json.dumps([metadata, body], sort_keys=True))}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
