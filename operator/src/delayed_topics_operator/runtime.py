@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from contextlib import suppress
 
 from delayed_topics_core.reasons import Condition
-from delayed_topics_crds import GROUP
+from delayed_topics_crds import GROUP, KINDS
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.audits.controller import Audits
@@ -41,7 +41,7 @@ from delayed_topics_operator.workers.observe import WATCHED
 
 log = logging.getLogger(__name__)
 
-CLUSTER_WIDE = ("Namespace", *CONNECTION_KINDS, "DelayedTopic", "DelayedTopicAudit")
+CLUSTER_WIDE = ("Namespace", *KINDS)
 """Kinds that are followed in all namespaces."""
 AUDIT_PASSES = 8
 """Audits that are looked at at once, for each connection."""
@@ -109,6 +109,8 @@ class Runtime:
             "DelayedTopic": self._runner(topics, lane_of=self._lane_of_topic, lane_slots=settings.passes_at_once),
             "DelayedTopicAudit": self._runner(audits, lane_of=self._lane_of_audit, lane_slots=AUDIT_PASSES),
         }
+        """By kind, in the order in which they are listed. Lanes are connections."""
+        assert self.runners.keys() == KINDS.keys(), "each kind has its controller"
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -176,8 +178,9 @@ class Runtime:
             yield Key(kind, manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"])
 
     def _resources_in(self, namespace: str) -> Iterable[Key]:
-        for kind in ("KafkaConnection", "DelayedTopic", "DelayedTopicAudit"):
-            yield from self._keys(kind, namespaces, namespace)
+        for kind in self.runners:
+            if KINDS[kind].namespaced:
+                yield from self._keys(kind, namespaces, namespace)
 
     def _connection_changed(self, connection: Key) -> None:
         for key in self._keys("DelayedTopic", connections, connection):
@@ -206,7 +209,7 @@ class Runtime:
         longer, is the tenant's matter.
         """
         self._sooner.clear()
-        complete = all([await self._listed(kind, None, "") for kind in CLUSTER_WIDE])
+        complete = all([await self._listed(kind, None, "") for kind in ("Namespace", *self.runners)])
         tenants = self.tenants.asked_for()
         for kind in WATCHED:
             complete &= await self._listed(kind, self.settings.namespace, SELECTOR_LABELS)
@@ -250,7 +253,7 @@ class Runtime:
     def _count(self) -> None:
         for gauge in (metrics.CONDITIONS, metrics.NOT_READY, metrics.DELIVERY_VIOLATED):
             gauge.clear()
-        for kind in (*CONNECTION_KINDS, "DelayedTopic", "DelayedTopicAudit"):
+        for kind in self.runners:
             for manifest in filter(self._is_served, self.store.all(kind)):
                 for c in (manifest.get("status") or {}).get("conditions", ()):
                     metrics.CONDITIONS.labels(kind, c["type"], c["status"], c["reason"]).inc()
@@ -262,8 +265,7 @@ class Runtime:
         """Whether it is served from here: another installation counts what is its own."""
         kind, meta = manifest["kind"], manifest["metadata"]
         key = Key(kind, meta.get("namespace", ""), meta["name"])
-        connection_by = {"DelayedTopic": self._lane_of_topic, "DelayedTopicAudit": self._lane_of_audit}
-        connection = connection_by[kind](key) if kind in connection_by else key
+        connection = self.runners[kind].queue.lane_of(key)
         return serves(self.store, connection, namespace=self.settings.namespace)
 
 
