@@ -4,24 +4,15 @@ import json
 from dataclasses import replace
 
 import pytest
-from delayed_topics_audit.account import (
-    BROKEN_PROMISES,
-    MAX_RESULT_BYTES,
-    BlindSpot,
-    Counted,
-    Flaws,
-    PartitionAccount,
-    judge,
-    unseen,
-)
+from delayed_topics_audit.account import MAX_RESULT_BYTES, BlindSpot, Counted, PartitionAccount, judge, unseen
+from delayed_topics_audit.flaws import BROKEN_PROMISES
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 FRONT = PartitionAccount(
     topic_letter="f", partition=3, produced=100, released=60, hopped=30, dead_lettered=4, cancelled=0, pending=6, lost=0
 )
-ON_TIME = Flaws(max_late_ms=7)
-CLEAN = Counted(topic="orders", partitions=[FRONT], flaws=ON_TIME)
+CLEAN = Counted(topic="orders", partitions=[FRONT], max_late_ms=7)
 LOST = replace(CLEAN, partitions=[replace(FRONT, released=59, lost=1)], offenders={"lost": ["f:3:17"]})
 CUT = BlindSpot(sentence="retention has removed records of orders", hides_outcomes=True)
 
@@ -41,7 +32,7 @@ def test_what_was_cancelled_is_a_term_of_the_law_and_no_broken_promise() -> None
 
 
 def test_an_empty_topic_is_verified() -> None:
-    assert judge(Counted(topic="orders", partitions=[], flaws=Flaws())).verdict == "Verified"
+    assert judge(Counted(topic="orders", partitions=[])).verdict == "Verified"
 
 
 def test_a_loss_violates_and_is_named() -> None:
@@ -52,23 +43,23 @@ def test_a_loss_violates_and_is_named() -> None:
 
 
 def test_a_double_that_a_crash_explains_is_told_and_any_other_violates() -> None:
-    within = judge(replace(CLEAN, flaws=replace(ON_TIME, doubled=2)))
+    within = judge(replace(CLEAN, flaws={"doubled": 2}))
     assert within.verdict == "Verified"
     assert "2 copies were doubled within the promise" in within.message
-    beyond = judge(replace(CLEAN, flaws=replace(ON_TIME, doubled=2, doubled_beyond_promise=1)))
+    beyond = judge(replace(CLEAN, flaws={"doubled": 2, "doubled_beyond_promise": 1}))
     assert beyond.verdict == "Violated"
     assert beyond.message.startswith("1 copy was doubled: the same root and attempt came out before")
 
 
 def test_doubles_of_which_nobody_knows_the_reason_make_it_unknown() -> None:
     for unsure in ("unexplained", "untold", "set_back", "perhaps_too_many"):
-        result = judge(replace(CLEAN, flaws=replace(ON_TIME, doubled=4, **{unsure: 4})))
+        result = judge(replace(CLEAN, flaws={"doubled": 4, unsure: 4}))
         assert (result.verdict, "within the promise because" in result.message) == ("Unknown", False)
         assert result.message.startswith("4 copies were doubled")
 
 
 def test_what_has_been_due_for_minutes_makes_no_clean_audit() -> None:
-    overdue = replace(CLEAN, flaws=replace(ON_TIME, overdue=4), offenders={"overdue": ["f:3:94"]}, overdue_ms=600_000)
+    overdue = replace(CLEAN, flaws={"overdue": 4}, offenders={"overdue": ["f:3:94"]}, overdue_ms=600_000)
     shortly, long = judge(overdue), judge(replace(overdue, overdue_ms=259_200_000))
     assert (shortly.verdict, long.verdict) == ("Verified", "Unknown")
     assert "6 pending, of which 4 are overdue" in shortly.message
@@ -79,15 +70,15 @@ def test_what_has_been_due_for_minutes_makes_no_clean_audit() -> None:
     assert long.account.overdue == 4
 
 
-@pytest.mark.parametrize("flaw", sorted({*BROKEN_PROMISES} - {"lost"}))
+@pytest.mark.parametrize("flaw", sorted({check.name for check in BROKEN_PROMISES} - {"lost"}))
 def test_whatever_is_not_as_promised_violates(flaw: str) -> None:
     """What is lost follows from the counts of a partition."""
-    result = judge(replace(CLEAN, flaws=replace(ON_TIME, doubled=1, **{flaw: 1})))
+    result = judge(replace(CLEAN, flaws={"doubled": 1, flaw: 1}))
     assert (result.verdict, result.message[:2]) == ("Violated", "1 ")
 
 
 def test_late_records_are_told_and_break_no_promise() -> None:
-    result = judge(replace(CLEAN, flaws=replace(ON_TIME, late=5, max_late_ms=65_000)))
+    result = judge(replace(CLEAN, flaws={"late": 5}, max_late_ms=65_000))
     assert result.verdict == "Verified"
     assert "5 late, the latest by 65,000 ms" in result.message
 
@@ -105,9 +96,7 @@ def test_what_hides_outcomes_makes_a_loss_uncertain() -> None:
 
 
 def test_what_is_hidden_does_not_excuse_what_is_seen() -> None:
-    assert (
-        judge(replace(CLEAN, flaws=replace(ON_TIME, doubled=1, doubled_beyond_promise=1)), [CUT]).verdict == "Violated"
-    )
+    assert judge(replace(CLEAN, flaws={"doubled": 1, "doubled_beyond_promise": 1}), [CUT]).verdict == "Violated"
 
 
 def test_what_may_hide_a_loss_matters_only_if_something_seems_lost() -> None:
@@ -117,14 +106,14 @@ def test_what_may_hide_a_loss_matters_only_if_something_seems_lost() -> None:
 
 
 def test_more_than_a_few_attempts_without_their_beginning_make_it_unknown() -> None:
-    assert judge(replace(CLEAN, flaws=replace(ON_TIME, ended=5_000, unread_roots=5))).verdict == "Verified"
-    result = judge(replace(CLEAN, flaws=replace(ON_TIME, ended=5_000, unread_roots=6)))
+    assert judge(replace(CLEAN, ended=5_000, unread_roots=5)).verdict == "Verified"
+    result = judge(replace(CLEAN, ended=5_000, unread_roots=6))
     assert result.verdict == "Unknown"
     assert "of 5,000 attempts that ended, 6 can't be judged" in result.message
 
 
 def test_a_foreign_writer_makes_it_unknown_but_hides_no_loss() -> None:
-    foreign = replace(ON_TIME, foreign=1)
+    foreign = {"foreign": 1}
     assert judge(replace(CLEAN, flaws=foreign)).verdict == "Unknown"
     assert judge(replace(LOST, flaws=foreign)).verdict == "Violated"
 

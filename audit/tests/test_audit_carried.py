@@ -126,7 +126,7 @@ def test_a_record_that_was_written_into_the_delays_topic_and_hopped_on_is_judged
     day.append(NAMES.ready, 0, out_ms, release(hopped, out_ms, root=root, hops=2))
     day.commit(NAMES.delays, 2, 1, out_ms)
     *_, (once, found, _) = links(spark, day, tmp_path)
-    assert (found.counted.flaws.unread_roots, found.counted.flaws.early) == (0, 1)
+    assert (found.counted.unread_roots, found.counted.flaws["early"]) == (0, 1)
     assert once.rows == link(spark, day.reader(spark), once.window, None, carries=False).rows
     assert once.read == 1, "the link before has kept it"
 

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from delayed_topics_audit.places import FATES, Declared
+from delayed_topics_audit.fates import FATES
+from delayed_topics_audit.promise import Declared
 from delayed_topics_audit_testing.rows import (
     AT_MS,
     BOUNDS,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from delayed_topics_audit.places import CLOCKS_MS, Declared
+from delayed_topics_audit.promise import CLOCKS_MS, Declared
 from delayed_topics_audit_testing.rows import (
     AT_MS,
     BOUNDS,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from delayed_topics_audit import checks
 from delayed_topics_audit.findings import TIMELINE_STEPS, with_tables
-from delayed_topics_audit.places import CLOCKS_MS, Declared
+from delayed_topics_audit.promise import CLOCKS_MS, Declared
 from delayed_topics_audit_testing.rows import (
     AT_MS,
     DELAYS_MS,

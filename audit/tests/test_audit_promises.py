@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+from delayed_topics_audit.fates import FATES
+from delayed_topics_audit.flaws import FLAWS
 from delayed_topics_audit.place import FRONT, PARTITION_BITS
-from delayed_topics_audit.places import FATES, FLAWS, Declared
+from delayed_topics_audit.promise import Declared
 from delayed_topics_audit.repeats import TAKEOVERS, Takeover, repeats, rows
 from delayed_topics_audit.session import table
 from delayed_topics_audit_testing.rows import (

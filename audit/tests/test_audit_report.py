@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from delayed_topics_audit.account import Counted, Flaws, judge
+from delayed_topics_audit.account import Counted, judge
 from delayed_topics_audit.blame import causes
 from delayed_topics_audit.findings import Findings
 from delayed_topics_audit.report import render, svg
@@ -47,17 +47,17 @@ def test_a_time_that_no_calendar_has_is_told_as_such() -> None:
     """A producer may ask for any due time, and a forged release may say any."""
     assert labels(svg.bars([(0, 1), (FAR_MS, 1)], step_ms=1000))[:5] == ["01 Jan 00:00", *["after 9999"] * 4]
     bucket = {"delay_ms": None, "asked": True, "bucket_ms": 0, "count": 1}
-    counted = Counted(topic="orders", partitions=[], flaws=Flaws())
+    counted = Counted(topic="orders", partitions=[])
     hours = Findings(counted=counted, lateness=[{**bucket, "hour_ms": hour_ms} for hour_ms in (0, FAR_MS)])
     page = render(WINDOW, judge(counted), hours)
     assert [time in page for time in ("1970-01-01 00:00:00", "after 9999")] == [True, True]
 
 
 def test_the_report_calls_no_double_allowed_of_which_the_verdict_does_not_know() -> None:
-    counted = Counted(topic="orders", partitions=[], flaws=Flaws(doubled=7, set_back=3, untold=2))
+    counted = Counted(topic="orders", partitions=[], flaws={"doubled": 7, "set_back": 3, "untold": 2})
     page = render(WINDOW, judge(counted), Findings(counted=counted))
     assert "2 more were repeated after a crash, as promise 3 allows; of 5 more it is unknown why" in page
-    unknown = replace(counted, flaws=Flaws(doubled=3, set_back=3))
+    unknown = replace(counted, flaws={"doubled": 3, "set_back": 3})
     result = judge(unknown)
     assert "as promise 3 allows" not in render(WINDOW, result, Findings(counted=unknown))
     assert result.account is not None

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 from delayed_topics_audit import facts, index
+from delayed_topics_audit.fates import FATES
+from delayed_topics_audit.flaws import FLAWS
 from delayed_topics_audit.place import OFFSET_BITS, PARTITION_BITS, TOPIC_LETTERS
-from delayed_topics_audit.places import FATES, FLAWS
 from delayed_topics_audit_testing.rows import Window, front_of, ready_of
 from pyspark.sql import SparkSession
 
@@ -49,9 +50,14 @@ def test_the_table_of_all_audits_has_its_columns() -> None:
 
 def test_fates_flaws_and_bits_have_their_numbers() -> None:
     assert table("Fates") == [(str(number), fate) for number, fate in enumerate(FATES)]
-    assert table("Flaws") == [(str(1 << at), flaw) for at, flaw in enumerate(FLAWS)]
+    assert table("Flaws") == [(str(1 << flaw.bit), name) for name, flaw in FLAWS.items()]
     declared = re.findall(r"^([A-Z_]+): Final = 1 << (\d+)", Path(facts.__file__).read_text(), re.MULTILINE)
     assert table("Bits", "audit-bits.md") == [(str(1 << int(at)), name) for name, at in declared]
+
+
+def test_each_check_says_how_it_finds_what_it_looks_for() -> None:
+    findings = [name for names, _ in table("Findings", "audit-verdict.md") for name in names.split(", ")]
+    assert {re.sub("[ -]", "_", name) for name in findings} == {*FLAWS, "out_of_order"}
 
 
 def test_a_place_is_taken_apart_as_it_was_put_together() -> None:

@@ -4,8 +4,9 @@ import random
 from dataclasses import replace
 
 import pytest
+from delayed_topics_audit.fates import FATES
 from delayed_topics_audit.place import name_of
-from delayed_topics_audit.places import FATES, PENDING, places_of
+from delayed_topics_audit.places import places_of
 from delayed_topics_audit_testing.made import Made
 from delayed_topics_audit_testing.mutations import judge
 from delayed_topics_audit_testing.rows import facts_of
@@ -46,7 +47,7 @@ def test_windows_that_chain_account_for_every_offset_exactly_once(spark: SparkSe
         )
         found = {row.name: row for row in rows.collect()}
         assert not [row for row in found.values() if row.flaws]
-        now_settled = {name: FATES[row.fate] for name, row in found.items() if FATES[row.fate] != PENDING}
+        now_settled = {name: FATES[row.fate] for name, row in found.items() if FATES[row.fate] != "pending"}
         assert not settled.keys() & now_settled.keys(), "an offset that two windows account for"
         settled.update(now_settled)
         pending = found.keys() - now_settled.keys()

@@ -8,7 +8,7 @@ from delayed_topics_core.events import Event
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from delayed_topics_audit.places import flawed
+from delayed_topics_audit.flaws import flawed
 
 CAUSES: Final = "nr: int, from_ms: long, to_ms: long"
 STEP_MS: Final = 1000

@@ -32,7 +32,7 @@ from delayed_topics_audit.place import (
     partition_of,
     topic_number_of,
 )
-from delayed_topics_audit.places import CLOCKS_MS
+from delayed_topics_audit.promise import CLOCKS_MS
 
 VERSION: Final = 9
 """Of what a row says. Whoever changes `facts.parse_…` so that a row says something else raises it."""

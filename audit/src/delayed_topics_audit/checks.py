@@ -7,8 +7,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import facts
+from delayed_topics_audit.facts import has
+from delayed_topics_audit.fates import FATES, fated
+from delayed_topics_audit.flaws import FLAWS, flawed, in_wrong_place
 from delayed_topics_audit.place import chunk_of, line_of, name_of, topic_number_of
-from delayed_topics_audit.places import FATES, FLAWS, flawed, has, in_wrong_place
 
 EXACT_MS: Final = 64
 """Latenesses are counted to the millisecond below this, to 1/32 above."""
@@ -20,7 +22,7 @@ HOUR_MS: Final = 60 * MINUTE_MS
 
 def accounts(places: DataFrame) -> DataFrame:
     """Per line (partition of front or delays): produced, and how many of each fate. Every term is counted."""
-    terms = [sf.count_if(sf.col("fate") == number).alias(fate) for number, fate in enumerate(FATES)]
+    terms = [sf.count_if(fated(fate)).alias(fate) for fate in FATES]
     return (
         places.where("fate is not null")
         .groupBy(line_of(sf.col("place")).alias("line"))
@@ -44,9 +46,9 @@ def totals(places: DataFrame) -> DataFrame:
         sf.min(sf.when(flawed("overdue"), sf.col("due_ms"))).alias("overdue_since_ms"),
         sf.min("appended_ms").alias("first_ms"),
         sf.greatest(sf.max("appended_ms"), sf.max("last_ms")).alias("last_ms"),
-        sf.min(sf.when(_pending(), sf.col("appended_ms"))).alias("pending_since_ms"),
-        sf.min(sf.when(_pending(), sf.col("due_ms"))).alias("first_due_ms"),
-        sf.max(sf.when(_pending(), sf.col("due_ms"))).alias("last_due_ms"),
+        sf.min(sf.when(fated("pending"), sf.col("appended_ms"))).alias("pending_since_ms"),
+        sf.min(sf.when(fated("pending"), sf.col("due_ms"))).alias("first_due_ms"),
+        sf.max(sf.when(fated("pending"), sf.col("due_ms"))).alias("last_due_ms"),
     )
 
 
@@ -58,7 +60,7 @@ def untimed(places: DataFrame) -> DataFrame:
 def pending_roots(places: DataFrame) -> DataFrame:
     """One row: `since_ms`, when the first of the records came in that pending hops go back to; null: none is there. Those of one
     partition came in the order of their places."""
-    waits = places.where(_pending() & has(facts.HOP))
+    waits = places.where(fated("pending") & has(facts.HOP))
     first = waits.groupBy(line_of(sf.col("root"))).agg(sf.min("root").alias("place")).select("place")
     return places.join(sf.broadcast(first), "place").agg(sf.min("appended_ms").alias("since_ms"))
 
@@ -112,7 +114,7 @@ def lateness(places: DataFrame) -> DataFrame:
 def pending(places: DataFrame, *, step_ms: int = MINUTE_MS) -> DataFrame:
     """How many records wait, by when they are due."""
     due = sf.col("due_ms") - sf.col("due_ms") % step_ms
-    return places.where(_pending()).groupBy(due.alias("due_ms")).count()
+    return places.where(fated("pending")).groupBy(due.alias("due_ms")).count()
 
 
 def timeline(places: DataFrame, *, step_ms: int) -> DataFrame:
@@ -130,24 +132,17 @@ def timeline(places: DataFrame, *, step_ms: int) -> DataFrame:
 
 def offenders(places: DataFrame, flaw: str, targets: Sequence[str] = ()) -> DataFrame:
     """Their names, one column `record`; the worst first. `targets`: see place.name_of."""
-    found = places.where(flawed(flaw))
-    at, root = (name_of(sf.col(column), targets) for column in ("first_at", "place"))
-    late = sf.col("late_ms").cast("string")
-    match flaw:
-        case "lost" | "foreign":
-            return found.orderBy("place").select(root.alias("record"))
-        case "early":
-            return found.orderBy("late_ms").select(sf.concat(at, sf.lit(" "), late, sf.lit(" ms")).alias("record"))
-        case "late":
-            return found.orderBy(sf.desc("late_ms")).select(
-                sf.concat(at, sf.lit(" "), late, sf.lit(" ms")).alias("record")
-            )
-        case "doubled":
-            last = name_of(sf.col("last_at"), targets)
-            return found.orderBy("place").select(sf.concat_ws(" ", root, at, last).alias("record"))
-        case _:
-            where = name_of(sf.coalesce("first_at", "last_at"), targets)
-            return found.orderBy("place").select(sf.concat_ws(" ", root, where).alias("record"))
+    named = FLAWS[flaw].named
+    parts = {
+        "place": name_of(sf.col("place"), targets),
+        "first_at": name_of(sf.col("first_at"), targets),
+        "last_at": name_of(sf.col("last_at"), targets),
+        "came_out_at": name_of(sf.coalesce("first_at", "last_at"), targets),
+        "late_ms": sf.concat(sf.col("late_ms").cast("string"), sf.lit(" ms")),
+    }
+    order = sf.desc(sf.abs("late_ms")) if "late_ms" in named else sf.col("place")
+    record = sf.concat_ws(" ", *(parts[part] for part in named)).alias("record")
+    return places.where(flawed(flaw)).orderBy(order).select(record)
 
 
 def disordered_names(breaks: DataFrame, targets: Sequence[str] = ()) -> DataFrame:
@@ -173,10 +168,6 @@ def chains(places: DataFrame) -> DataFrame:
         sf.max_by("end", sf.coalesce("attempt", sf.lit(2**31 - 1))).alias("end"),
         sf.sum(sf.greatest(sf.col("n") - 1, sf.lit(0))).alias("forks"),
     )
-
-
-def _pending() -> Column:
-    return sf.col("fate") == FATES.index("pending")
 
 
 def _untimed() -> Column:

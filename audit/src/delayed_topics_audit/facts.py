@@ -300,6 +300,12 @@ def _facts(rows: DataFrame, **columns: Column | str | None) -> DataFrame:
 
 
 @cache
+def has(bits: int) -> Column:
+    """Whether one of them is set in `bits`."""
+    return sf.col("bits").bitwiseAND(sf.lit(bits)) != 0
+
+
+@cache
 def _at(topic_number: int) -> Column:
     return pack(topic_number, sf.col("partition"), sf.col("offset"))
 

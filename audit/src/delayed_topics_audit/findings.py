@@ -9,11 +9,11 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from delayed_topics_audit import blame, checks, repeats
-from delayed_topics_audit.account import MAX_OFFENDERS, Counted, Flaws, PartitionAccount
+from delayed_topics_audit.account import MAX_OFFENDERS, Counted, PartitionAccount
 from delayed_topics_audit.blame import Cause
+from delayed_topics_audit.flaws import FLAWS, UNKNOWN_DOUBLES
 from delayed_topics_audit.lateness import percentiles
 from delayed_topics_audit.place import PARTITION_BITS, TOPIC_LETTERS
-from delayed_topics_audit.places import FLAWS
 from delayed_topics_audit.repeats import Takeover
 from delayed_topics_audit.session import table
 
@@ -72,21 +72,22 @@ def count(
     if out_of_order:
         offenders["out_of_order"] = _names(checks.disordered_names(breaks, window.targets))
     breaks.unpersist()
-    flaws = {name: value for name, value in totals.items() if name in Flaws.__dataclass_fields__}
-    flaws["doubled"] = totals["extra"]  # `doubled` of the totals counts records
+    flaws = {
+        **{flaw: totals[flaw] for flaw in FLAWS},
+        "doubled": totals["extra"],  # `doubled` of the totals counts records
+        "doubled_beyond_promise": sum(row["beyond"] for row in repeated),
+        **{name: sum(row[name] for row in repeated) for name in UNKNOWN_DOUBLES},
+        "out_of_order": out_of_order,
+    }
     counted = Counted(
         topic=window.topic,
         one_in=window.sample_one_in,
         partitions=partitions,
-        flaws=Flaws(
-            **flaws,
-            doubled_beyond_promise=sum(row["beyond"] for row in repeated),
-            unexplained=sum(row["unexplained"] for row in repeated),
-            untold=sum(row["untold"] for row in repeated),
-            set_back=sum(row["set_back"] for row in repeated),
-            perhaps_too_many=sum(row["perhaps_too_many"] for row in repeated),
-            out_of_order=out_of_order,
-        ),
+        flaws=flaws,
+        perhaps_forwarded=totals["perhaps_forwarded"],
+        ended=totals["ended"],
+        unread_roots=totals["unread_roots"],
+        max_late_ms=totals["max_late_ms"],
         percentiles_ms=percentiles((row["bucket_ms"], row["count"]) for row in lateness),
         pending_since_ms=_pending_since_ms(places, totals) if window.carries else None,
         overdue_ms=max(0, window.frozen_at_ms - (totals["overdue_since_ms"] or window.frozen_at_ms)),
@@ -113,7 +114,7 @@ def with_tables(spark: SparkSession, places: DataFrame, found: Findings) -> Find
         pending=_rows(checks.pending(places, step_ms=found.due_step_ms)),
         timeline=_rows(checks.timeline(places, step_ms=found.step_ms)),
         chains=_rows(whole) if whole is not None else (),
-        blamed=_blamed(spark, places, found.causes) if found.counted.flaws.late else {},
+        blamed=_blamed(spark, places, found.causes) if found.counted.flaws["late"] else {},
     )
 
 

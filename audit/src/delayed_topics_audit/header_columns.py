@@ -1,7 +1,7 @@
 """Headers of rows, as Spark reads them from Kafka, made into columns: texts, numbers and places. What doesn't parse is null.
 
 A column is a value, and making one asks Java for each part of it. So what needs no rows is kept (`functools.cache`), here and in
-`facts`, `places` and `refusals`: the plan of an audit is made with half of the calls.
+`facts`, `flaws`, `places` and `refusals`: the plan of an audit is made with half of the calls.
 """
 
 from functools import cache

@@ -71,7 +71,7 @@ def _row(audit: str, window: AuditWindow, result: Result, findings: Findings | N
         **(asdict(result.account) if result.account is not None else {}),
         "late_p50_ms": counted.percentiles_ms.get("p50") if counted else None,
         "late_p99_ms": counted.percentiles_ms.get("p99") if counted else None,
-        "late_max_ms": counted.flaws.max_late_ms if counted else None,
+        "late_max_ms": counted.max_late_ms if counted else None,
         "overdue_max_ms": counted.overdue_ms if counted else None,
         "offenders": result.offenders,
         "topic_id": window.topic_ids[window.topic],

@@ -27,7 +27,8 @@ from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.findings import Findings, Progress, WorkerEvents, count, with_tables
 from delayed_topics_audit.output import Output
 from delayed_topics_audit.place import MAX_OFFSET, TOPIC_LETTERS
-from delayed_topics_audit.places import Declared, Promise, places_of
+from delayed_topics_audit.places import places_of
+from delayed_topics_audit.promise import Declared, Promise
 from delayed_topics_audit.requests import Requests, requests
 from delayed_topics_audit.sources import Read
 from delayed_topics_audit.visibility import WindowVisibility, look

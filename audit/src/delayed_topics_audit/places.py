@@ -18,88 +18,25 @@ in_time                it came the way of a record that was read in time, so tha
 late_ms                first release after its due time; null if it wasn't released, or one of both times can't be believed
 wrote_ms               when the first of its copies was written, as its worker says; wrote_apart: its copies were written at different
                        times, or only some of them are releases
-fate                   of a record of the window: a number, see below; of anything else null
-flaws                  what is wrong, as bits
+fate                   of a record of the window: a number, see fates; of anything else null
+flaws                  what is wrong, as bits, see flaws
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache, reduce
 from typing import Final
 
-from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from delayed_topics_audit import facts, refusals
+from delayed_topics_audit import facts
 from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit.bounds import Bounds
+from delayed_topics_audit.facts import has
+from delayed_topics_audit.fates import fate_of
+from delayed_topics_audit.flaws import flaws_of
 from delayed_topics_audit.place import by_line, chunk_of, line_of, longs
-
-PENDING: Final = "pending"
-LOST: Final = "lost"
-FATES: Final = ("released", "dead_lettered", "hopped", PENDING, LOST, "cancelled")
-"""The number of a fate is its index, in tables that are kept. A record that has outcomes of two kinds is in the account of one of them;
-`doubled` tells of the other."""
-
-FLAWS: Final = (
-    "lost",
-    "forged",
-    "early",
-    "late",
-    "doubled",
-    "changed",
-    "wrong_partition",
-    "wrong_attempt",
-    "over_cap",
-    "foreign",
-    "overdue",
-    "wrongly_dead_lettered",
-    "perhaps_unasked",
-)
-"""The bit of a flaw is 1 << its index."""
-
-
-_OF_TARGETS: Final = (DeadLetterReason.TARGET_NOT_ALLOWED, DeadLetterReason.TARGET_UNAVAILABLE)
-CLOCKS_MS: Final = 600_000
-"""By how much the operator's clock, and a worker that follows it, may be behind or ahead when a list is edited."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Declared:
-    """A delay list and a retry cap, and from when until when they were declared; None: they still are. `max_delay_ms`: how far ahead
-    a due time might lie; None: there was no ladder."""
-
-    list_ms: Sequence[int]
-    retry_cap: int
-    from_ms: int
-    until_ms: int | None
-    max_delay_ms: int | None = None
-
-    def applied(self) -> Column:
-        """To a record that came in before they were gone, and came out after they were there."""
-        seen_ms = sf.coalesce("first_ms", "appended_ms")
-        there = seen_ms >= self.from_ms - CLOCKS_MS
-        return there if self.until_ms is None else there & (sf.col("appended_ms") < self.until_ms + CLOCKS_MS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Promise:
-    """What a release is held against.
-
-    list_ms              the delay list, if it was never edited; else empty
-    overdue_before_ms    what was due before, and still waits, is overdue; None: nothing is
-    lists                if it was edited, all lists that there were, oldest first; before the first of them, and where there are
-                         none, any of `partition_delays_ms` may have applied
-    partition_delays_ms  of the delays topic
-    """
-
-    list_ms: Sequence[int]
-    partition_delays_ms: Sequence[int]
-    skew_ms: int
-    max_lateness_ms: int
-    lists: Sequence[Declared] = ()
-    overdue_before_ms: int | None = None
+from delayed_topics_audit.promise import CLOCKS_MS, Promise, among
 
 
 def places_of(
@@ -112,8 +49,8 @@ def places_of(
     timed = _rescheduled(timed.withColumn("due_ms", _due())).withColumn("late_ms", _late())
     timed = timed.withColumn("way", line_of(sf.col("origin"))).withColumn("in_time", _in_time(promise))
     of_hop = {name: sf.when(has(facts.HOP), sf.col(f"record_{name}")) for name in ("root", "origin")}
-    fated = timed.withColumn("fate", _fate(bounds)).withColumns(of_hop)
-    return fated.withColumn("extra", _extra()).withColumn("flaws", _flaws(promise)).select(*COLUMNS)
+    fated = timed.withColumn("fate", fate_of(bounds)).withColumns(of_hop)
+    return fated.withColumn("extra", _extra()).withColumn("flaws", flaws_of(promise)).select(*COLUMNS)
 
 
 COLUMNS: Final = (
@@ -121,17 +58,6 @@ COLUMNS: Final = (
     "first_at", "last_at", "first_ms", "last_ms", "again_ms", "way", "in_time", "two_ways", "late_ms",
     "wrote_ms", "again_wrote_ms", "wrote_apart", "fate", "flaws",
 )  # fmt: skip
-
-
-@cache
-def has(bits: int) -> Column:
-    """Whether one of them is set in `bits`."""
-    return sf.col("bits").bitwiseAND(sf.lit(bits)) != 0
-
-
-@cache
-def flawed(flaw: str) -> Column:
-    return sf.col("flaws").bitwiseAND(sf.lit(1 << FLAWS.index(flaw))) != 0
 
 
 def _gather(near: DataFrame) -> DataFrame:
@@ -202,7 +128,7 @@ def _delay(promise: Promise) -> Column:
     elif promise.lists:
         had = [sf.when(declared.applied(), _entry(declared.list_ms)) for declared in promise.lists]
         fulfilled = [sf.when(sf.col("appended_ms") + ms >= sf.col("least_due_ms"), ms) for ms in had]
-        front = sf.coalesce(_among(sf.least, fulfilled), _among(sf.greatest, had))
+        front = sf.coalesce(among(sf.least, fulfilled), among(sf.greatest, had))
         if promise.lists[0].from_ms > 0:
             unknown = sf.col("appended_ms") < promise.lists[0].from_ms + CLOCKS_MS
             front = sf.when(unknown, _least_fulfilling(sorted(set(promise.partition_delays_ms)))).otherwise(front)
@@ -214,68 +140,6 @@ def _delay(promise: Promise) -> Column:
 def _entry(list_ms: Sequence[int]) -> Column:
     entry = sf.least(sf.coalesce("level", sf.col("attempt") + 1), sf.lit(len(list_ms)))
     return sf.get(longs(list_ms), sf.greatest(entry, sf.lit(1)) - 1)
-
-
-def _among(choose: Callable[..., Column], columns: Sequence[Column]) -> Column:
-    """Spark's least and greatest pass over nulls, and refuse to choose from one."""
-    return columns[0] if len(columns) == 1 else choose(*columns)
-
-
-def _over_cap(promise: Promise) -> Column:
-    """Above every cap of its time; that of all times is looked at with the release itself."""
-    return has(facts.END_RELEASED) & (sf.col("most_attempt") > _cap(promise, sf.greatest))
-
-
-def _within_cap(promise: Promise) -> Column:
-    """Of no cap of its time too many, by the record's own headers."""
-    return sf.col("attempt") <= _cap(promise, sf.least)
-
-
-@cache
-def _attempt() -> Column:
-    """That the worker makes of it; null: it is not known."""
-    unread = sf.col("least_reason").isNotNull() & refusals.one_of("record_reason", refusals.UNREADABLE)
-    perhaps = sf.col("least_reason").isNotNull() & has(facts.GARBLED)
-    return sf.when(~headers.true(unread | perhaps), sf.col("attempt"))
-
-
-def _without_reason(said: str, promise: Promise) -> Column:
-    """What a dead letter says is not so. Whatever it would have been dead-lettered for, it may be too large for its topic too."""
-    refused = sf.col("record_reason").eqNullSafe(sf.col(said))
-    allowed = sf.col("record_reason").isNotNull() | headers.true(_within_cap(promise))
-    wrong = (
-        sf.when(refusals.one_of(said, [DeadLetterReason.TOO_LARGE]), ~has(facts.LARGE))
-        .when(refusals.one_of(said, [DeadLetterReason.INVALID_RECORD]), sf.lit(False))  # the topic decides that
-        .when(refusals.one_of(said, [DeadLetterReason.RETRY_CAP_EXCEEDED]), allowed)
-        .when(refusals.one_of(said, [DeadLetterReason.CANCELLED]), sf.col("record_reason").isNotNull())
-        .when(refusals.one_of(said, [DeadLetterReason.HEADER_UNREADABLE]), ~refused & ~has(facts.GARBLED))
-        .when(refusals.one_of(said, [DeadLetterReason.NO_LADDER]), ~_asks_too_much(promise, ladder=False))
-        .when(refusals.one_of(said, [DeadLetterReason.MAX_DELAY_EXCEEDED]), ~_asks_too_much(promise, ladder=True))
-        .when(refusals.one_of(said, _OF_TARGETS), ~has(facts.ASKS_TARGET) | sf.col("record_reason").isNotNull())
-        .otherwise(~refused)
-    )
-    return sf.col(said).isNotNull() & wrong
-
-
-def _asks_too_much(promise: Promise, *, ladder: bool) -> Column:
-    """A due time where there was no ladder, or with a `ladder` one that was too far ahead, by anything that was declared at its time."""
-    asks = sf.col("said_due_ms").isNotNull() & sf.col("record_reason").isNull()
-    if not promise.lists or promise.lists[0].from_ms > 0:
-        return asks  # what was declared then is not known
-    ahead_ms = sf.col("said_due_ms") - sf.col("appended_ms")
-    refused = [
-        declared.applied() & (ahead_ms > declared.max_delay_ms if declared.max_delay_ms is not None else sf.lit(True))
-        for declared in promise.lists
-        if ladder is (declared.max_delay_ms is not None)
-    ]
-    return asks & headers.true(reduce(Column.__or__, refused, sf.lit(False)))
-
-
-def _cap(promise: Promise, choose: Callable[..., Column]) -> Column:
-    """The greatest or the least of its time; null: what was declared then is not known."""
-    if not promise.lists or promise.lists[0].from_ms > 0:
-        return sf.lit(None).cast("int")
-    return _among(choose, [sf.when(declared.applied(), declared.retry_cap) for declared in promise.lists])
 
 
 def _least_fulfilling(kinds_ms: Sequence[int]) -> Column:
@@ -321,68 +185,3 @@ def _extra() -> Column:
     """The first end may lie below the window, where it is not always read; what hopped again has ended, or will end, again."""
     ended = sf.least("judged_ends", sf.greatest(sf.col("ends") - 1, sf.col("again")))
     return sf.greatest(ended, sf.col("hopped_again"))
-
-
-@cache
-def in_wrong_place() -> Column:
-    """A worker's release is in another ready topic or partition than its own, and no application can have put it there."""
-    return (sf.col("judged_ends") > 0) & has(facts.MISPLACED)
-
-
-@cache
-def _forwarded() -> Column:
-    """What is elsewhere than it asks to be was written when a release was that is in its place, so it is a copy of that one. A worker
-    that releases once more says when."""
-    written = [
-        sf.col(f"{name}_elsewhere_ms").between(sf.col("wrote_ms"), sf.col("last_wrote_ms"))
-        for name in ("least", "most")
-    ]
-    return headers.true(written[0] & written[1])
-
-
-def _fate(bounds: Bounds) -> Column:
-    """A record at or above the commit is pending, whatever became of it since: the next audit judges it. A place that has an
-    outcome and whose record was never seen has a fate too, so that the law can fail."""
-    released, dead_lettered, hopped, pending, lost, cancelled = range(len(FATES))
-    settled = (
-        sf.when(has(facts.RELEASED), released)
-        .when(has(facts.DEAD_LETTERED), dead_lettered)
-        .when(has(facts.CANCELLED), cancelled)
-        .when(has(facts.HOPPED), hopped)
-    )
-    seen = sf.when(has(facts.RECORD), sf.when(bounds.settled(sf.col("place")), lost).otherwise(pending))
-    return sf.coalesce(settled, seen)
-
-
-def _flaws(promise: Promise) -> Column:
-    lost = sf.col("fate") == FATES.index(LOST)
-    strange_link = (sf.col("least_root") != sf.col("record_root")) | (sf.col("most_root") != sf.col("record_root"))
-    forged = has(facts.OUTCOMES) & (~has(facts.RECORD) | strange_link)
-    judged = sf.col("judged_ends") > 0
-    seen = judged & has(facts.ROOT)
-    waits = (sf.col("fate") == FATES.index(PENDING)) & ~has(facts.DONE)
-    changed = (sf.col("least_content") != sf.col("record_content")) | (
-        sf.col("most_content") != sf.col("record_content")
-    )
-    # of a dead letter that says so of a record that can be read another content is compared, and the reason is wrong anyway
-    unread = refusals.one_of("least_reason", refusals.UNREADABLE) | refusals.one_of("most_reason", refusals.UNREADABLE)
-    comparable = ~headers.true(unread) | headers.true(refusals.one_of("record_reason", refusals.UNREADABLE))
-    attempt = (sf.col("least_attempt") != _attempt()) | (sf.col("most_attempt") != _attempt())
-    conditions = {
-        "lost": lost,
-        "forged": forged,
-        "early": sf.col("late_ms") < -promise.skew_ms,
-        "late": sf.col("late_ms") > promise.max_lateness_ms,
-        "doubled": sf.col("extra") > 0,
-        "changed": seen & changed & comparable,
-        "wrong_partition": in_wrong_place() | (has(facts.ELSEWHERE) & ~_forwarded()),
-        "wrong_attempt": seen & attempt,
-        "over_cap": judged & (has(facts.OVER_CAP) | sf.coalesce(_over_cap(promise), sf.lit(False))),
-        "foreign": has(facts.FOREIGN),
-        "wrongly_dead_lettered": seen
-        & (_without_reason("least_reason", promise) | _without_reason("most_reason", promise)),
-        "overdue": waits & (sf.col("due_ms") < sf.lit(promise.overdue_before_ms)),
-        "perhaps_unasked": judged & sf.col("moved") & ~has(facts.ASKED_TIME),
-    }
-    bits = [sf.when(conditions[flaw], 1 << at).otherwise(0) for at, flaw in enumerate(FLAWS)]
-    return reduce(Column.bitwiseOR, bits)

@@ -12,8 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import facts
+from delayed_topics_audit.facts import has
+from delayed_topics_audit.flaws import flawed
 from delayed_topics_audit.place import DELAYS, FRONT, MAX_PARTITION, PARTITION_BITS, line_of
-from delayed_topics_audit.places import flawed, has
 
 MAX_REPEATED: Final = 5000
 """Records of a partition, between two commits of it, however long Kafka takes to accept the second."""

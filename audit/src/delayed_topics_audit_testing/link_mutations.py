@@ -10,7 +10,7 @@ from typing import Final
 
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, PARTITION_BITS, READY
-from delayed_topics_audit.places import CLOCKS_MS, Declared, Promise
+from delayed_topics_audit.promise import CLOCKS_MS, Declared, Promise
 from delayed_topics_audit.repeats import Takeover
 from delayed_topics_core import headers as own
 from delayed_topics_core_testing.attempts import ATTEMPTS

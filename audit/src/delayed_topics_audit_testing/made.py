@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.places import Declared, Promise
+from delayed_topics_audit.promise import Declared, Promise
 from delayed_topics_core import headers as own
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import Column, DataFrame, SparkSession

@@ -11,8 +11,9 @@ from typing import Final
 from delayed_topics_core.audit_window import AuditWindow
 from jinja2 import Environment, PackageLoader, select_autoescape
 
-from delayed_topics_audit.account import BROKEN_PROMISES, PROMISES, Account, Result
+from delayed_topics_audit.account import Account, Result
 from delayed_topics_audit.findings import Findings, Row
+from delayed_topics_audit.flaws import BROKEN_PROMISES
 from delayed_topics_audit.lateness import percentiles
 from delayed_topics_audit.report import svg
 from delayed_topics_audit.report.times import told
@@ -24,7 +25,7 @@ _ALWAYS_SHOWN: Final = ("lost", "early", "doubled_beyond_promise")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class PromiseRow:
     """A promise, and how many records broke it."""
 
     promise: str
@@ -49,6 +50,7 @@ def render(window: AuditWindow, result: Result, findings: Findings | None) -> st
 
 def render_index(topic: str, rows: Sequence[Row], *, older: int, unreadable: int) -> str:
     """`rows`: of the table of audits, the newest first; `older` and `unreadable`: how many more there are."""
+    broken = [check.name for check in BROKEN_PROMISES]
     return _page(
         "index.html.jinja",
         topic=topic,
@@ -57,7 +59,7 @@ def render_index(topic: str, rows: Sequence[Row], *, older: int, unreadable: int
         unreadable=unreadable,
         counts=Counter(row["verdict"] for row in rows),
         verdicts=svg.verdicts([(row["frozen_at_ms"], row["produced"] or 0, row["verdict"]) for row in reversed(rows)]),
-        broken=[term for term in BROKEN_PROMISES if term in _ALWAYS_SHOWN or any(row[term] for row in rows)],
+        broken=[name for name in broken if name in _ALWAYS_SHOWN or any(row[name] for row in rows)],
     )
 
 
@@ -76,10 +78,9 @@ def _shown(window: AuditWindow, account: Account, findings: Findings) -> dict[st
     partitions = sorted(findings.counted.partitions, key=lambda p: (p.topic_letter != "f", p.partition))
     worst_first = sorted(partitions, key=lambda p: -p.lost)[:MAX_PARTITIONS]
     return {
-        "flaws": findings.counted.flaws,
         "percentiles": findings.counted.percentiles_ms,
         "flow": svg.flow(account),
-        "checks": checks(window, account),
+        "promises": _promises(window, account),
         "delays": _delays(findings.lateness),
         "hours": _hours(findings.lateness),
         "pending": svg.bars(
@@ -94,7 +95,7 @@ def _shown(window: AuditWindow, account: Account, findings: Findings) -> dict[st
     }
 
 
-def checks(window: AuditWindow, account: Account) -> list[Check]:
+def _promises(window: AuditWindow, account: Account) -> list[PromiseRow]:
     within, unknown = account.doubled_within_promise, account.doubled_unknown
     doubled = [
         *([f"{within:,} more were repeated after a crash, as promise 3 allows"] if within else ()),
@@ -106,10 +107,10 @@ def checks(window: AuditWindow, account: Account) -> list[Check]:
     }
     return [
         *(
-            Check(promise=broken.promise, broken=getattr(account, term), remark=remarks.get(term, ""))
-            for term, broken in PROMISES.items()
+            PromiseRow(promise=check.promise, broken=getattr(account, check.name), remark=remarks.get(check.name, ""))
+            for check in BROKEN_PROMISES
         ),
-        Check(
+        PromiseRow(
             promise=f"Late by no more than {duration(window.max_lateness_ms)}",
             broken=account.late,
             remark="a goal, not a promise",

@@ -1,0 +1,34 @@
+"""What became of a record: the term of the account to which it belongs."""
+
+from functools import cache
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+
+from delayed_topics_audit import facts
+from delayed_topics_audit.bounds import Bounds
+from delayed_topics_audit.facts import has
+
+FATES: Final = ("released", "dead_lettered", "hopped", "pending", "lost", "cancelled")
+"""The number of a fate is its index, in tables that are kept. A record that has outcomes of two kinds is in the account of one of them;
+the flaw `doubled` tells of the other."""
+
+
+@cache
+def fated(fate: str) -> Column:
+    return sf.col("fate") == FATES.index(fate)
+
+
+def fate_of(bounds: Bounds) -> Column:
+    """A record at or above the commit is pending, whatever became of it since: the next audit judges it. A place that has an
+    outcome and whose record was never seen has a fate too, so that the law can fail."""
+    released, dead_lettered, hopped, pending, lost, cancelled = range(len(FATES))
+    settled = (
+        sf.when(has(facts.RELEASED), released)
+        .when(has(facts.DEAD_LETTERED), dead_lettered)
+        .when(has(facts.CANCELLED), cancelled)
+        .when(has(facts.HOPPED), hopped)
+    )
+    seen = sf.when(has(facts.RECORD), sf.when(bounds.settled(sf.col("place")), lost).otherwise(pending))
+    return sf.coalesce(settled, seen)
