@@ -1,6 +1,8 @@
 """What is said of a rebalance follows from when records came out."""
 
-from delayed_topics_bench.rebalance import LATE_MS, Interruption, interruption, moved_since
+from delayed_topics_bench.interruption import LATE_MS, Interruption, interruption, moved_since
+from delayed_topics_bench.rebalance_report import rebalances
+from delayed_topics_bench.results import merged
 from delayed_topics_worker_testing.generations import Generation
 
 EVENT_MS = 1_000_000
@@ -51,6 +53,50 @@ def test_what_was_before_the_event_does_not_count() -> None:
     assert (found.convergence_s, found.moved_pause_ms, found.late) == (0, 0, 0)
 
 
+def test_how_long_a_process_takes_to_start_is_told_from_how_long_its_partitions_wait_then() -> None:
+    appends = {0: steady(without=(-40, 1500)), 1: steady(without=(500, 4000)), 2: steady()}
+    sent = {partition: steady() for partition in appends}
+    found = interruption(
+        appends,
+        sent,
+        event_ms=EVENT_MS,
+        moved=frozenset({0, 2}),
+        interval_ms=INTERVAL_MS,
+        own=frozenset({0, 2}),
+        up_ms=EVENT_MS + 1200,
+    )
+    assert (found.process_up_s, found.served_after_up_s, found.convergence_s) == (1.2, 0.3, 4)
+
+
+def test_a_pause_that_ended_before_the_process_was_up_was_not_for_want_of_it() -> None:
+    before_and_after = [EVENT_MS + 1400 if 1200 <= at - EVENT_MS < 1400 else at for at in steady(without=(0, 900))]
+    found = interruption(
+        {0: before_and_after},
+        {0: steady()},
+        event_ms=EVENT_MS,
+        moved=frozenset({0}),
+        interval_ms=INTERVAL_MS,
+        own=frozenset({0}),
+        up_ms=EVENT_MS + 1000,
+    )
+    assert (found.convergence_s, found.process_up_s, found.served_after_up_s) == (0.9, 1, 0.4)
+
+
+def test_there_is_no_such_figure_where_no_process_starts_or_it_has_no_partition_that_waits() -> None:
+    steadily = {0: steady()}
+    assert (judged(steadily).process_up_s, judged(steadily).served_after_up_s) == (None, None)
+    found = interruption(
+        steadily,
+        steadily,
+        event_ms=EVENT_MS,
+        moved=frozenset(),
+        interval_ms=INTERVAL_MS,
+        own=frozenset({0}),
+        up_ms=EVENT_MS,
+    )
+    assert (found.process_up_s, found.served_after_up_s) == (0, None)
+
+
 def given(number: int, at_ms: int, **owners: str) -> Generation:
     """`owners`: of partitions of the front topic, as `p3`."""
     return Generation(
@@ -76,3 +122,16 @@ def test_what_moved_before_the_event_is_not_of_it() -> None:
 def test_partitions_that_are_new_have_moved() -> None:
     grown = given(5, EVENT_MS + 100, p0="w-0", p1="w-1")
     assert moved_since({("orders", 0): "w-0"}, [grown], event_ms=EVENT_MS) == {("orders", 1)}
+
+
+def test_the_table_has_a_column_of_each_thing_that_was_measured() -> None:
+    old = {"convergence_s": 1.4, "moved": 6, "undisturbed_pause_p99_ms": 81, "floor_ms": 53, "late": 283}
+    new = {**old, "process_up_s": 0.9, "served_after_up_s": 0.5}
+    before = rebalances({"leave, 2 members": merged([old])})
+    now = rebalances({"leave, 2 members": merged([old]), "restart, 2 members": merged([new])})
+    assert before.columns[:3] == ["", "over after, s", "partitions moved"]
+    assert now.columns[:4] == ["", "over after, s", "process up after, s", "its partitions after that, s"]
+    assert [row[:4] for row in now.rows] == [
+        ["leave, 2 members", "1.4", "-", "-"],
+        ["restart, 2 members", "1.4", "0.9", "0.5"],
+    ]

@@ -11,7 +11,8 @@ COMMIT_SECONDS = 0.1
 
 
 def main(bootstrap: str, group: str, member: str, sources: str, target: str, settings: str) -> None:
-    """`sources`: topics with commas between them; `target`: a topic with as many partitions; `settings`: of the consumer, as JSON."""
+    """`sources`: topics with commas between them; `target`: a topic with as many partitions; `settings`: of the consumer, as JSON.
+    Prints a line when it is up, before it has a client."""
     ended = False
 
     def end(_: int, __: FrameType | None) -> None:
@@ -21,6 +22,7 @@ def main(bootstrap: str, group: str, member: str, sources: str, target: str, set
     signal.signal(signal.SIGTERM, end)
     names = {"bootstrap.servers": bootstrap, "client.id": member}
     own = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest", **json.loads(settings)}
+    print("up", flush=True)
     consumer = Consumer({**names, **own})
     producer = Producer({**names, "linger.ms": 1})
     consumer.subscribe(sources.split(","))

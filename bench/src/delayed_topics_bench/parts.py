@@ -251,6 +251,8 @@ def _rebalance(testbed: Testbed, plan: Plan, name: str, members: int, event: Eve
             f"over after {found.convergence_s:.1f} s; {found.moved} partitions moved, for {found.moved_pause_ms or 0:,.0f} ms"
         )
         say(f"others paused for {found.undisturbed_pause_p99_ms:,.0f} ms; {found.late:,} records were late")
+        if found.process_up_s is not None and found.served_after_up_s is not None:
+            say(f"process up after {found.process_up_s:.1f} s, its partitions {found.served_after_up_s:.1f} s later")
     key = f"{event}, {members} members, {plan.shared_partitions} partitions: {name}"
     return [Entry(key=key, figures={name: figure for name, figure in asdict(found).items() if figure is not None})]
 

@@ -1,45 +1,38 @@
-"""What a rebalance does to those who wait for records: by the append times in the ready topic, whatever workers say of themselves."""
+"""Groups that are busy, and the events that rebalance them: workers with each protocol and assignor, and plain consumers beside them."""
 
 import json
 import signal
 import subprocess
 import sys
 import time
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 from typing import Any, Literal, Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 from delayed_topics_devcluster.pace import paced, repeated
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_worker_testing.generations import Generation, noted_by_kafka
+from delayed_topics_worker_testing.generations import noted_by_kafka
 from delayed_topics_worker_testing.harness import DeclaredTopic
-from numpy import percentile
 
+from delayed_topics_bench.interruption import CALM_SECONDS, Interruption, Owners, interruption, moved_since
 from delayed_topics_bench.testbed import Testbed
 
-__all__ = ["EVENTS", "SETUPS", "EventKind", "Interruption", "Setup", "interruption", "moved_since", "rebalance"]
+__all__ = ["EVENTS", "SETUPS", "EventKind", "Setup", "rebalance"]
 
 EventKind = Literal["join", "leave", "restart", "kill", "grow"]
 EVENTS: tuple[EventKind, ...] = ("join", "leave", "restart", "kill", "grow")
 """`leave`: scaled away. `restart`: SIGKILL, and a new process of the same name at once. `kill`: SIGKILL for good. `grow`: the topics get
 half as many partitions more."""
 PER_PARTITION_PER_SECOND = 34
-LATE_MS = 100
-"""From sending to the append in the ready topic: what takes longer counts as late."""
-CALM_SECONDS = 3.0
-"""The event comes when every partition gave records for so long, with no gap of STEADY_GAP_MS, and the measurement ends when they did so
-again, with no gap of CALM_GAP_MS."""
 STEADY_GAP_MS = 200
-"""Far above what a quiet group shows: members that have just started would otherwise set the floor that an interruption must exceed."""
+"""The event comes when every partition gave records for CALM_SECONDS with no such gap. It is far above what a quiet group shows: members
+that have just started would otherwise set the floor that an interruption must exceed."""
 CALM_GAP_MS = 1000
+"""The measurement ends when they did so again with no such gap."""
 TIMEOUT_SECONDS = 120.0
-
-Owners = Mapping[tuple[str, int], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,77 +67,10 @@ SETUPS: Mapping[str, Setup] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Interruption:
-    """`convergence_s`: from the event until the last partition that was interrupted gave records again: one whose pause was longer than
-    `floor_ms`, the longest of any partition while nothing happened, for CALM_SECONDS before the event. The pauses are the longest
-    of each partition, beyond what the load itself makes: of those that had another owner, if only in between, the median and the
-    longest, of the others p99. Those of a member that was started again count as moved, and so do new ones, whose pause is from the
-    event to their first record. There may be none: the broker assigns the topics in turn, and what the member had may be of the
-    delays topic alone.
-    `late`: records that came over LATE_MS after they were sent."""
-
-    convergence_s: float
-    moved: int
-    moved_pause_ms: float | None
-    moved_pause_most_ms: float | None
-    undisturbed_pause_p99_ms: float
-    floor_ms: float
-    late: int
-
-
-def moved_since(before: Owners, generations: Sequence[Generation], *, event_ms: int) -> frozenset[tuple[str, int]]:
-    """Those that somebody got in a generation since the event who did not have them then. `generations`: as Kafka has noted them."""
-    owners = dict(before)
-    moved: set[tuple[str, int]] = set()
-    for generation in generations:
-        if generation.at_ms >= event_ms:
-            moved |= {place for place, owner in generation.owners.items() if owners.get(place) != owner}
-            owners |= generation.owners
-    return frozenset(moved)
-
-
-def interruption(
-    appends_ms: Mapping[int, Sequence[int]],
-    sent_ms: Mapping[int, Sequence[int]],
-    *,
-    event_ms: int,
-    moved: frozenset[int],
-    interval_ms: float,
-) -> Interruption:
-    """`appends_ms`, `sent_ms`: of the records of each partition of the ready topic, in their order, from before the event to long after."""
-    floor_ms = interval_ms
-    longest: dict[int, tuple[int, int]] = {}
-    for partition, times in appends_ms.items():
-        begin = bisect_left(times, event_ms) - 1
-        calm = times[bisect_left(times, event_ms - CALM_SECONDS * 1000) : begin + 1]
-        floor_ms = max(floor_ms, *(after - before for before, after in pairwise(calm)), 0)
-        since = times[begin:] if begin >= 0 else [event_ms, *times]
-        longest[partition] = max(((after - before, after) for before, after in pairwise(since)), default=(0, event_ms))
-    pauses = {partition: max(0.0, pause - interval_ms) for partition, (pause, _) in longest.items()}
-    resumed_ms = max((ended for pause, ended in longest.values() if pause > floor_ms), default=event_ms)
-    of_moved = sorted(pauses[p] for p in pauses if p in moved)
-    others = sorted(pauses[p] for p in pauses if p not in moved)
-    late = sum(
-        append - sent > LATE_MS
-        for partition, times in appends_ms.items()
-        for append, sent in zip(times, sent_ms[partition], strict=True)
-        if append >= event_ms
-    )
-    return Interruption(
-        convergence_s=(resumed_ms - event_ms) / 1000,
-        moved=len(moved),
-        moved_pause_ms=median(of_moved) if of_moved else None,
-        moved_pause_most_ms=max(of_moved, default=None),
-        undisturbed_pause_p99_ms=float(percentile(others, 99)) if others else 0.0,
-        floor_ms=floor_ms - interval_ms,
-        late=late,
-    )
-
-
 class Member(Protocol):
     """One of the group, a process."""
 
+    def wait_up(self) -> None: ...
     def terminate(self) -> int: ...
     def kill(self) -> None: ...
 
@@ -155,9 +81,15 @@ class _Forwarder:
     def __init__(self, testbed: Testbed, topic: DeclaredTopic, member: str, settings: Mapping[str, str]) -> None:
         sources = f"{topic.names.front},{topic.names.delays}"
         arguments = (testbed.bootstrap, topic.names.group, member, sources, topic.names.ready, json.dumps(settings))
-        with (testbed.directory / f"{member}.log").open("ab") as log:
+        self._log = testbed.directory / f"{member}.log"
+        with self._log.open("ab") as log:
             program = [sys.executable, "-m", "delayed_topics_bench.forwarder", *arguments]
-            self._process = subprocess.Popen(program, stdout=log, stderr=log)
+            self._process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=log)
+
+    def wait_up(self) -> None:
+        """Until it says so."""
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline(), f"it has ended (see {self._log})"
 
     def terminate(self) -> int:
         self._process.send_signal(signal.SIGTERM)
@@ -177,8 +109,11 @@ class _Group:
     setup: Setup
     members: dict[int, Member]
 
+    def name(self, number: int) -> str:
+        return f"{self.topic.names.front}-{number}"
+
     def start(self, number: int) -> None:
-        name = f"{self.topic.names.front}-{number}"
+        name = self.name(number)
         if self.setup.plain is not None:
             self.members[number] = _Forwarder(self.testbed, self.topic, name, self.setup.plain)
         else:
@@ -236,7 +171,7 @@ def _load(topic: DeclaredTopic) -> Iterator[None]:
     same time: with records one by one the broker had to answer thousands of requests a second, and was what everybody waited for."""
 
     def send(_: int) -> None:
-        now = b"%d" % int(time.time() * 1000)
+        now = b"%d" % _now_ms()
         for partition in range(topic.record.front_partitions):
             topic.produce(now, partition=partition)
 
@@ -277,7 +212,7 @@ class _Received:
         """Until each partition has given records for a while, without a gap of `gap_ms`, after that time."""
 
         def calm() -> bool:
-            now_ms = int(time.time() * 1000)
+            now_ms = _now_ms()
             since_ms = now_ms - CALM_SECONDS * 1000
             moments = (
                 [since_ms, *(at for at in times if at > since_ms), now_ms] for times in list(self.appends_ms.values())
@@ -322,21 +257,34 @@ def rebalance(testbed: Testbed, setup: Setup, *, members: int, partitions: int, 
                     group.start(number)
                 before = group.wait_settled()
                 received.wait_calm(gap_ms=STEADY_GAP_MS)
-                event_ms = int(time.time() * 1000)
+                event_ms = _now_ms()
                 group.make(event)
                 received.follow(topic.record.ready_partitions)
-                group.wait_settled()
+                last, up_ms = max(group.members), None
+                if event in ("join", "restart"):
+                    group.members[last].wait_up()
+                    up_ms = _now_ms()
+                after = group.wait_settled()
                 received.wait_calm(gap_ms=CALM_GAP_MS, after_ms=event_ms)
             noted = noted_by_kafka(topic, setup.protocol)
         finally:
             group.end()
-    gone = f"{topic.names.front}-{members - 1}" if event == "restart" else None
-    of_gone = {place for place, owner in before.items() if owner == gone}
-    moved = of_gone | moved_since(before, noted, event_ms=event_ms)
+    its = {"restart": before, "join": after}.get(event, {})
+    own = {place for place, owner in its.items() if owner == group.name(last)}
     return interruption(
         received.appends_ms,
         received.sent_ms,
         event_ms=event_ms,
-        moved=frozenset(number for name, number in moved if name == topic.names.front),
+        moved=_of_front(topic, own | moved_since(before, noted, event_ms=event_ms)),
         interval_ms=1000 / PER_PARTITION_PER_SECOND,
+        own=_of_front(topic, own),
+        up_ms=up_ms,
     )
+
+
+def _of_front(topic: DeclaredTopic, places: Collection[tuple[str, int]]) -> frozenset[int]:
+    return frozenset(number for name, number in places if name == topic.names.front)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -14,6 +14,7 @@ from delayed_topics_bench.cpu import IN_ALL, SECTIONS
 from delayed_topics_bench.grid import Grid, count, hundredth, percent, tenth
 from delayed_topics_bench.operator_report import OPERATOR_GRIDS
 from delayed_topics_bench.profile import AREAS
+from delayed_topics_bench.rebalance_report import rebalances
 from delayed_topics_bench.results import NOT_RECEIVED, NOT_TO_BE_HAD, PATIENCE_SECONDS, Figure, merged, runs_of
 
 __all__ = ["Grid", "Part", "documents", "grids", "markdown", "parts_of", "section_of", "show", "write_documents"]
@@ -285,36 +286,6 @@ def _recovery(part: Part) -> Grid:
     )
 
 
-def _rebalance(part: Part) -> Grid:
-    rows = [
-        [
-            key,
-            tenth(figures["convergence_s"]),
-            count(figures["moved"]),
-            count(figures.get("moved_pause_ms")),
-            count(figures.get("moved_pause_most_ms")),
-            count(figures["undisturbed_pause_p99_ms"]),
-            count(figures["floor_ms"]),
-            count(figures["late"]),
-        ]
-        for key, figures in part.items()
-    ]
-    return Grid(
-        title="Rebalances of busy groups",
-        columns=[
-            "",
-            "over after, s",
-            "partitions moved",
-            "their pause, ms",
-            "longest",
-            "others' p99, ms",
-            "nothing happening, ms",
-            "late records",
-        ],
-        rows=rows,
-    )
-
-
 def _shared(part: Part) -> Grid:
     rows = [
         [
@@ -362,7 +333,7 @@ _BUILDERS: Mapping[str, Callable[[Part], Grid]] = {
     "profile": _profile,
     "peers": _peers,
     "recovery": _recovery,
-    "rebalance": _rebalance,
+    "rebalance": rebalances,
     "shared": _shared,
     "neighbours": _neighbours,
     **OPERATOR_GRIDS,

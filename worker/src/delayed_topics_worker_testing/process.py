@@ -91,6 +91,15 @@ class WorkerProcess:
         wait_until(is_ready, what=f"{self.member} is ready (see {self.log_path})", timeout_seconds=timeout_seconds)
         return self
 
+    def wait_up(self) -> None:
+        """Until its HTTP server answers, as a kubelet's startup probe asks it."""
+
+        def is_up() -> bool:
+            assert self.running, self.log_path.read_text()
+            return self.get("/livez")[0] == 200
+
+        wait_until(is_up, what=f"{self.member} is up (see {self.log_path})", poll_seconds=0.01)
+
     def get(self, path: str) -> tuple[int, str]:
         """Status code and body; 0 while nothing listens."""
         try:
