@@ -1,6 +1,6 @@
 """What is said of a rebalance follows from when records came out."""
 
-from delayed_topics_bench.interruption import LATE_MS, Interruption, interruption, moved_since
+from delayed_topics_bench.interruption import LATE_MS, Interruption, interruption, moved_since, timeline
 from delayed_topics_bench.rebalance_report import rebalances
 from delayed_topics_bench.results import merged
 from delayed_topics_worker_testing.generations import Generation
@@ -95,6 +95,32 @@ def test_there_is_no_such_figure_where_no_process_starts_or_it_has_no_partition_
         up_ms=EVENT_MS,
     )
     assert (found.process_up_s, found.served_after_up_s) == (0, None)
+
+
+def test_a_timeline_has_the_latest_record_of_each_tenth_of_a_second_moved_or_not() -> None:
+    sent = {
+        0: [EVENT_MS - 1001, EVENT_MS - 1000, EVENT_MS - 950, EVENT_MS + 50],
+        1: [EVENT_MS - 990],
+        2: [EVENT_MS - 980],
+    }
+    late = {0: [9, 4, 7, 2500], 1: [3], 2: [0]}
+    appends = {p: [at + ms for at, ms in zip(sent[p], late[p], strict=True)] for p in sent}
+    found = timeline(appends, sent, event_ms=EVENT_MS, moved=frozenset({0}))
+    assert (found.begin_ms, found.bin_ms) == (-1000, 100)
+    assert found.moved == [7, *[None] * 9, 2500]
+    assert found.others == [3, *[None] * 10]
+
+
+def test_a_record_that_comes_out_again_after_a_crash_is_as_late_as_it_was_the_first_time() -> None:
+    sent = {0: [EVENT_MS - 50, EVENT_MS + 20, EVENT_MS - 50]}
+    appends = {0: [EVENT_MS - 45, EVENT_MS + 10_000, EVENT_MS + 10_001]}
+    found = timeline(appends, sent, event_ms=EVENT_MS, moved=frozenset({0}))
+    assert found.moved == [*[None] * 9, 5, 9980]
+
+
+def test_where_nothing_was_received_a_timeline_is_empty() -> None:
+    found = timeline({0: []}, {0: []}, event_ms=EVENT_MS, moved=frozenset())
+    assert (found.moved, found.others) == ([], [])
 
 
 def given(number: int, at_ms: int, **owners: str) -> Generation:

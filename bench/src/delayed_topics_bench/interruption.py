@@ -9,14 +9,28 @@ from statistics import median
 from delayed_topics_worker_testing.generations import Generation
 from numpy import percentile
 
-__all__ = ["CALM_SECONDS", "LATE_MS", "Interruption", "Owners", "interruption", "moved_since"]
+__all__ = ["CALM_SECONDS", "LATE_MS", "Interruption", "Owners", "Timeline", "interruption", "moved_since", "timeline"]
 
 LATE_MS = 100
 """From sending to the append in the ready topic: what takes longer counts as late."""
 CALM_SECONDS = 3.0
 """Nothing happened for so long before the event."""
+BEGIN_MS, BIN_MS = -1000, 100
+"""Of a timeline."""
 
 Owners = Mapping[tuple[str, int], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """How late records came, for each `bin_ms` in which they were sent: the latest of each, in ms, or None where there was none. The
+    first begins `begin_ms` after the event, which is before it. `moved`, `others`: of the partitions that moved, and of the others.
+    What came again does not count."""
+
+    begin_ms: int
+    bin_ms: int
+    moved: Sequence[int | None]
+    others: Sequence[int | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +54,7 @@ class Interruption:
     late: int
     process_up_s: float | None
     served_after_up_s: float | None
+    timeline: Timeline
 
 
 def moved_since(before: Owners, generations: Sequence[Generation], *, event_ms: int) -> frozenset[tuple[str, int]]:
@@ -97,6 +112,7 @@ def interruption(
         late=late,
         process_up_s=up_s,
         served_after_up_s=served_s,
+        timeline=timeline(appends_ms, sent_ms, event_ms=event_ms, moved=moved),
     )
 
 
@@ -111,3 +127,24 @@ def _longest_pause(times: Sequence[int], event_ms: int, *, ended_ms: int) -> tup
 def _resumed_ms(pauses: Iterable[tuple[int, int]], floor_ms: float) -> int | None:
     """When the last of those that are longer than the floor ended."""
     return max((ended for pause, ended in pauses if pause > floor_ms), default=None)
+
+
+def timeline(
+    appends_ms: Mapping[int, Sequence[int]],
+    sent_ms: Mapping[int, Sequence[int]],
+    *,
+    event_ms: int,
+    moved: frozenset[int],
+) -> Timeline:
+    """Of the same as `interruption`, until the last record was sent."""
+    begin_ms = event_ms + BEGIN_MS
+    latest: dict[bool, dict[int, int]] = {True: {}, False: {}}
+    for partition, appends in appends_ms.items():
+        bins = latest[partition in moved]
+        first = dict(zip(reversed(sent_ms[partition]), reversed(appends), strict=True))
+        for sent, append in first.items():
+            n = (sent - begin_ms) // BIN_MS
+            bins[n] = max(bins.get(n, 0), append - sent)
+    numbers = range(1 + max((n for bins in latest.values() for n in bins), default=-1))
+    moved_line, others_line = ([latest[has].get(n) for n in numbers] for has in (True, False))
+    return Timeline(begin_ms=BEGIN_MS, bin_ms=BIN_MS, moved=moved_line, others=others_line)

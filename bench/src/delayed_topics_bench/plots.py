@@ -1,4 +1,5 @@
-"""A picture of each part of a results file, as PNG files: medians, with lines from the lowest to the highest run."""
+"""A picture of each part of a results file, as PNG files: medians, with lines from the lowest to the highest run. Rebalances have more:
+how late records came out around each event."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from matplotlib.ticker import NullFormatter
 from delayed_topics_bench.cpu import SECTIONS
 from delayed_topics_bench.operator_plots import OPERATOR_PLOTS
 from delayed_topics_bench.profile import AREAS
+from delayed_topics_bench.rebalance_plots import draw_timelines
+from delayed_topics_bench.rebalance_report import timelines_of
 from delayed_topics_bench.report import PERCENTILES, Part, parts_of
 from delayed_topics_bench.results import NOT_TO_BE_HAD, Figure
 
@@ -26,17 +29,21 @@ SPREAD = {"ecolor": "#555555", "elinewidth": 1}
 
 def draw(body: Mapping[str, Any], directory: Path) -> list[Path]:
     """Returns the files; a part that was never measured has none."""
-    files: list[Path] = []
-    directory.mkdir(parents=True, exist_ok=True)
+    pictures: dict[str, Picture] = {}
     for part, figures in parts_of(body).items():
-        picture = Picture(figsize=(8, 4), layout="constrained")
-        axes = picture.subplots()
+        pictures[part] = Picture(figsize=(8, 4), layout="constrained")
+        axes = pictures[part].subplots()
         axes.spines[["top", "right"]].set_visible(False)
         _PLOTS[part](axes, figures)
-        files.append(directory / f"{part}.png")
+    for shown in timelines_of(body):
+        pictures[shown.name] = Picture(layout="constrained")
+        draw_timelines(pictures[shown.name], shown)
+    directory.mkdir(parents=True, exist_ok=True)
+    files = {name: directory / f"{name}.png" for name in pictures}
+    for name, picture in pictures.items():
         # without the version that it would write into the file: the same figures are the same bytes
-        picture.savefig(files[-1], dpi=110, metadata={"Software": None})
-    return files
+        picture.savefig(files[name], dpi=110, metadata={"Software": None})
+    return list(files.values())
 
 
 def _bars(axes: Axes, places: Sequence[float], figures: Sequence[Figure], width: float, **style: Any) -> BarContainer:

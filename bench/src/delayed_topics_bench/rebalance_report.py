@@ -1,12 +1,13 @@
-"""The figures of rebalances as a table."""
+"""The figures of rebalances as a table, and what their pictures show over time."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from delayed_topics_bench.grid import Grid, count, tenth
 from delayed_topics_bench.results import Figure
 
-__all__ = ["rebalances"]
+__all__ = ["Timelines", "rebalances", "timelines_of"]
 
 Part = Mapping[str, Any]
 
@@ -34,3 +35,30 @@ def rebalances(part: Part) -> Grid:
             [key, *(said(figures.get(name)) for name, (_, said) in columns.items())] for key, figures in part.items()
         ],
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timelines:
+    """A picture of groups of one size. `name`: its file's, without the suffix. `events`: event → setup → the `Timeline` of each run."""
+
+    name: str
+    title: str
+    events: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
+
+
+def timelines_of(body: Mapping[str, Any]) -> list[Timelines]:
+    """Of each size that a results file has; older runs have none."""
+    sizes: dict[str, dict[str, dict[str, Sequence[Mapping[str, Any]]]]] = {}
+    for key, runs in body["parts"].get("rebalance", {}).items():
+        event, _, rest = key.partition(", ")
+        size, _, setup = rest.partition(": ")
+        if kept := [run["figures"]["timeline"] for run in runs if "timeline" in run["figures"]]:
+            sizes.setdefault(size, {}).setdefault(event, {})[setup] = kept
+    return [
+        Timelines(
+            name=f"rebalance, {size}".replace(", ", "-").replace(" ", "-"),
+            title=f"How late records came out around each event: {size}",
+            events=events,
+        )
+        for size, events in sizes.items()
+    ]

@@ -14,7 +14,7 @@ from delayed_topics_bench.cpu import IN_ALL, SECTIONS
 from delayed_topics_bench.grid import Grid, count, hundredth, percent, tenth
 from delayed_topics_bench.operator_report import OPERATOR_GRIDS
 from delayed_topics_bench.profile import AREAS
-from delayed_topics_bench.rebalance_report import rebalances
+from delayed_topics_bench.rebalance_report import rebalances, timelines_of
 from delayed_topics_bench.results import NOT_RECEIVED, NOT_TO_BE_HAD, PATIENCE_SECONDS, Figure, merged, runs_of
 
 __all__ = ["Grid", "Part", "documents", "grids", "markdown", "parts_of", "section_of", "show", "write_documents"]
@@ -76,6 +76,7 @@ def markdown(body: Body, pictures: str) -> str:
     for part, grid in grids(body):
         blocks += [f"### {grid.title}", markdown_table(grid.columns, grid.rows, texts=grid.columns[:1])]
         blocks += [f"![{grid.title}]({pictures}/{part}.png)"]
+    blocks += [f"![{shown.title}]({pictures}/{shown.name}.png)" for shown in timelines_of(body)]
     blocks += [textwrap.fill(note, PAGE_WIDTH, break_long_words=False, break_on_hyphens=False) for note in _notes(body)]
     return "\n\n".join(blocks)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -78,7 +79,7 @@ class Results:
         series[entry.key].append(note)
         self.body["machine"] = _machine()
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(json.dumps(self.body, indent=2) + "\n")
+        self._file.write_text(_text(self.body) + "\n")
 
 
 class Figure(NamedTuple):
@@ -106,6 +107,12 @@ def runs_of(body: Mapping[str, Any]) -> Iterator[tuple[str, Run]]:
         for key, runs in series.items():
             for one in runs:
                 yield f"{part} {key}", one
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    """As JSON, with a list of numbers on one line: timelines have thousands."""
+    lists = r"\[\n[-+.,\deE\snul]*\]"
+    return re.sub(lists, lambda found: json.dumps(json.loads(found[0])), json.dumps(body, indent=2))
 
 
 def _cpu() -> str:
