@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from delayed_topics_audit.fates import FATES
 from delayed_topics_audit.promise import Declared
 from delayed_topics_audit_testing.rows import (
     AT_MS,
@@ -25,6 +24,7 @@ from delayed_topics_audit_testing.rows import (
     retry,
     totals,
 )
+from delayed_topics_core.audit_table import FATES
 from delayed_topics_core.headers import Header
 from delayed_topics_core_testing.attempts import ATTEMPTS
 from pyspark.sql import SparkSession

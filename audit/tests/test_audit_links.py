@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from delayed_topics_audit.place import DEAD_LETTER, DELAYS, READY
 from delayed_topics_audit_testing.rows import (
     BOUNDS,
     Row,
@@ -20,6 +19,7 @@ from delayed_topics_audit_testing.rows import (
     release,
     totals,
 )
+from delayed_topics_core.audit_table import DEAD_LETTER, DELAYS, READY
 from delayed_topics_core.headers import Header
 from pyspark.sql import SparkSession
 

@@ -8,8 +8,8 @@ import delayed_topics_engine as engine
 import pytest
 from delayed_topics_audit import refusals
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.place import MAX_OFFSET
 from delayed_topics_audit_testing.rows import Row, Window, dead_letter, flaws
+from delayed_topics_core.audit_table import MAX_OFFSET
 from delayed_topics_core.headers import DELIVER_AT, TARGET, Header, Root
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_worker_testing.engine_records import OUTAGE_BUDGET_SECONDS, TOPIC_ID, Case, Cases

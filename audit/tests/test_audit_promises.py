@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
-from delayed_topics_audit.fates import FATES
 from delayed_topics_audit.flaws import FLAWS
-from delayed_topics_audit.place import FRONT, PARTITION_BITS
 from delayed_topics_audit.promise import Declared
 from delayed_topics_audit.repeats import TAKEOVERS, Takeover, repeats, rows
 from delayed_topics_audit.session import table
@@ -29,6 +27,7 @@ from delayed_topics_audit_testing.rows import (
     release,
     retry,
 )
+from delayed_topics_core.audit_table import FATES, FRONT, PARTITION_BITS
 from delayed_topics_core.headers import Header
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import SparkSession

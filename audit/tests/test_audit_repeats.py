@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_audit.findings import WorkerEvents
-from delayed_topics_audit.place import DELAYS, FRONT, PARTITION_BITS, READY
 from delayed_topics_audit.repeats import TAKEOVERS, Takeover, repeats, rows, told
 from delayed_topics_audit.session import table
 from delayed_topics_audit_testing.doubles import repeated
@@ -21,6 +20,7 @@ from delayed_topics_audit_testing.rows import (
     ready_of,
     release,
 )
+from delayed_topics_core.audit_table import DELAYS, FRONT, PARTITION_BITS, READY
 from delayed_topics_core.events import Event
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import SparkSession

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from delayed_topics_audit.place import DELAYS
 from delayed_topics_audit_testing.rows import (
     BOUNDS,
     Place,
@@ -17,6 +16,7 @@ from delayed_topics_audit_testing.rows import (
     release,
     totals,
 )
+from delayed_topics_core.audit_table import DELAYS
 from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 from delayed_topics_audit import facts, index
-from delayed_topics_audit.fates import FATES
 from delayed_topics_audit.flaws import FLAWS
-from delayed_topics_audit.place import OFFSET_BITS, PARTITION_BITS, TOPIC_LETTERS
 from delayed_topics_audit_testing.rows import Window, front_of, ready_of
+from delayed_topics_core.audit_table import FATES, FLAW_MEANINGS, OFFSET_BITS, PARTITION_BITS, TOPIC_LETTERS
 from pyspark.sql import SparkSession
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -20,6 +19,12 @@ def table(heading: str, page: str = "audit-table.md") -> list[tuple[str, str]]:
     section = (DOCS / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     rows = [[cell.strip().strip("`") for cell in line.split("|")[1:3]] for line in section.splitlines() if "|" in line]
     return [(first, second) for first, second in rows[2:]]
+
+
+def meanings() -> list[str]:
+    """Of the flaws, without backquotes."""
+    section = DOCUMENT.partition("\n## Flaws\n")[2].partition("\nNext: ")[0]
+    return [line.split("|")[3].strip().replace("`", "") for line in section.splitlines() if "|" in line][2:]
 
 
 @pytest.mark.spark
@@ -51,6 +56,7 @@ def test_the_table_of_all_audits_has_its_columns() -> None:
 def test_fates_flaws_and_bits_have_their_numbers() -> None:
     assert table("Fates") == [(str(number), fate) for number, fate in enumerate(FATES)]
     assert table("Flaws") == [(str(1 << flaw.bit), name) for name, flaw in FLAWS.items()]
+    assert dict(zip(FLAWS, meanings(), strict=True)) == FLAW_MEANINGS, "the client shows them"
     declared = re.findall(r"^([A-Z_]+): Final = 1 << (\d+)", Path(facts.__file__).read_text(), re.MULTILINE)
     assert table("Bits", "audit-bits.md") == [(str(1 << int(at)), name) for name, at in declared]
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_audit.findings import WorkerEvents
-from delayed_topics_audit.place import DELAYS, FRONT, PARTITION_BITS
 from delayed_topics_audit.repeats import Takeover, takeovers, told
 from delayed_topics_audit_testing.doubles import repeated
 from delayed_topics_audit_testing.rows import AT_MS, judged
+from delayed_topics_core.audit_table import DELAYS, FRONT, PARTITION_BITS
 from delayed_topics_core.events import Event, EventKind
 from pyspark.sql import SparkSession
 

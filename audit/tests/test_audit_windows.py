@@ -4,12 +4,12 @@ import random
 from dataclasses import replace
 
 import pytest
-from delayed_topics_audit.fates import FATES
 from delayed_topics_audit.place import name_of
 from delayed_topics_audit.places import places_of
 from delayed_topics_audit_testing.made import Made
 from delayed_topics_audit_testing.mutations import judge
 from delayed_topics_audit_testing.rows import facts_of
+from delayed_topics_core.audit_table import FATES
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 

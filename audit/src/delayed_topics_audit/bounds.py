@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from delayed_topics_core.audit_table import FRONT
 from delayed_topics_core.settings import DEFAULT_MAX_MESSAGE_BYTES
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import header_columns as headers
-from delayed_topics_audit.place import FRONT, by_line, longs, offset_of, partition_of, topic_number_of
+from delayed_topics_audit.place import by_line, longs, offset_of, partition_of, topic_number_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from functools import reduce
 from hashlib import sha256
 from typing import Any, Final
 
+from delayed_topics_core.audit_table import MAX_OFFSET, PARTITION_BITS
 from delayed_topics_core.audit_window import AuditWindow, Offsets
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -23,15 +24,7 @@ from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit import refusals, session
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.output import Output
-from delayed_topics_audit.place import (
-    MAX_OFFSET,
-    PARTITION_BITS,
-    chunk_of,
-    line_of,
-    offset_of,
-    partition_of,
-    topic_number_of,
-)
+from delayed_topics_audit.place import chunk_of, line_of, offset_of, partition_of, topic_number_of
 from delayed_topics_audit.promise import CLOCKS_MS
 
 VERSION: Final = 9

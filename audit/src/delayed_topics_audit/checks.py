@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
+from delayed_topics_core.audit_table import FATES
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import facts
 from delayed_topics_audit.facts import has
-from delayed_topics_audit.fates import FATES, fated
+from delayed_topics_audit.fates import fated
 from delayed_topics_audit.flaws import FLAWS, flawed, in_wrong_place
 from delayed_topics_audit.place import chunk_of, line_of, name_of, topic_number_of
 

@@ -25,13 +25,14 @@ from functools import cache, partial
 from typing import Final
 
 from delayed_topics_core import headers as own
+from delayed_topics_core.audit_table import DEAD_LETTER, DELAYS, FRONT, READY
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit import refusals
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, READY, pack
+from delayed_topics_audit.place import pack
 
 RECORD: Final = 1 << 0  # the record itself was read, and belongs to the window
 ROOT: Final = 1 << 1  # the record itself was read, perhaps from below the window, for what it says of its releases

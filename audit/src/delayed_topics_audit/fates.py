@@ -1,18 +1,14 @@
 """What became of a record: the term of the account to which it belongs."""
 
 from functools import cache
-from typing import Final
 
+from delayed_topics_core.audit_table import FATES
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import facts
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.facts import has
-
-FATES: Final = ("released", "dead_lettered", "hopped", "pending", "lost", "cancelled")
-"""The number of a fate is its index, in tables that are kept. A record that has outcomes of two kinds is in the account of one of them;
-the flaw `doubled` tells of the other."""
 
 
 @cache

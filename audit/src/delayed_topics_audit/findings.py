@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from delayed_topics_core.audit_table import PARTITION_BITS, TOPIC_LETTERS
 from delayed_topics_core.audit_window import AuditWindow
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +14,6 @@ from delayed_topics_audit.account import MAX_OFFENDERS, Counted, PartitionAccoun
 from delayed_topics_audit.blame import Cause
 from delayed_topics_audit.flaws import FLAWS, UNKNOWN_DOUBLES
 from delayed_topics_audit.lateness import percentiles
-from delayed_topics_audit.place import PARTITION_BITS, TOPIC_LETTERS
 from delayed_topics_audit.repeats import Takeover
 from delayed_topics_audit.session import table
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache, reduce
 from typing import Final
 
+from delayed_topics_core.audit_table import FLAW_MEANINGS
 from delayed_topics_core.names import EVENTS_TOPIC
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import Column
@@ -40,16 +41,18 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Flaw(Check):
-    """A check of each place by itself.
+    """A check of each place by itself. FLAW_MEANINGS in core has its name, for readers of the table, and so its bit.
 
-    bit    in the column `flaws`; tables that are kept have it
     found  whether a place has it: a condition over what `places` gathers
     named  the parts of an offender's name, see checks.offenders; of one with `late_ms` the greatest comes first
     """
 
-    bit: int
     found: Callable[[Promise], Column]
     named: Sequence[str] = ("place", "came_out_at")
+
+    @property
+    def bit(self) -> int:
+        return tuple(FLAW_MEANINGS).index(self.name)
 
 
 def _lost(_: Promise) -> Column:
@@ -186,7 +189,6 @@ def _seen() -> Column:
 CHECKS: Final[Sequence[Check]] = (
     Flaw(
         name="lost",
-        bit=0,
         found=_lost,
         promise="Never lost",
         certain=False,
@@ -195,7 +197,6 @@ CHECKS: Final[Sequence[Check]] = (
     ),
     Flaw(
         name="early",
-        bit=2,
         found=_early,
         promise="Never early",
         sentence="{records_were} released before the due time{names}",
@@ -203,7 +204,6 @@ CHECKS: Final[Sequence[Check]] = (
     ),
     Flaw(
         name="forged",
-        bit=1,
         found=_forged,
         promise="Nothing forged",
         certain=False,
@@ -222,46 +222,40 @@ CHECKS: Final[Sequence[Check]] = (
     ),
     Flaw(
         name="wrong_partition",
-        bit=6,
         found=_wrong_partition,
         promise="In the right partition",
         sentence="{records_were} released into the wrong ready topic or partition{names}",
     ),
     Flaw(
         name="changed",
-        bit=5,
         found=_changed,
         promise="Key, value and headers unchanged",
         sentence="{records_were} changed{names}: the key, the value or a header is not as it was produced",
     ),
     Flaw(
         name="wrong_attempt",
-        bit=7,
         found=_wrong_attempt,
         promise="The right attempt",
         sentence="{records_were} copied with the wrong dt-attempt{names}",
     ),
     Flaw(
         name="over_cap",
-        bit=8,
         found=_over_cap,
         promise="No more retries than the retry cap",
         sentence="{records_were} retried beyond the retry cap{names}: such a record belongs in the dead-letter topic",
     ),
     Flaw(
         name="wrongly_dead_lettered",
-        bit=11,
         found=_wrongly_dead_lettered,
         promise="Dead-lettered only for a reason",
         sentence="{records_were} dead-lettered without a reason{names}: "
         "the record's headers, its size, the retry cap or the control topic contradict dt-reason",
     ),
-    Flaw(name="late", bit=3, found=_late, named=("first_at", "late_ms")),
-    Flaw(name="doubled", bit=4, found=_doubled, named=("place", "first_at", "last_at")),
-    Flaw(name="overdue", bit=10, found=_overdue),
+    Flaw(name="late", found=_late, named=("first_at", "late_ms")),
+    Flaw(name="doubled", found=_doubled, named=("place", "first_at", "last_at")),
+    Flaw(name="overdue", found=_overdue),
     Flaw(
         name="foreign",
-        bit=9,
         found=_foreign,
         sentence="topic {ready} has {records} that no worker wrote. Only workers may write to this topic. Check its ACLs",
         named=("place",),
@@ -289,7 +283,6 @@ CHECKS: Final[Sequence[Check]] = (
     ),
     Flaw(
         name="perhaps_unasked",
-        bit=12,
         found=_perhaps_unasked,
         sentence="{records} came out at another time than the delay list or dt-deliver-at says{names}. "
         "It is unknown whether anyone had asked for that time: {requests_unknown}",

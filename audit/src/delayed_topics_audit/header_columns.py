@@ -8,10 +8,11 @@ from functools import cache
 from typing import Final
 
 from delayed_topics_core import headers as own
+from delayed_topics_core.audit_table import DELAYS, FRONT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from delayed_topics_audit.place import DELAYS, FRONT, pack
+from delayed_topics_audit.place import pack
 
 IDENTITY: Final = (own.ID, own.GROUP, own.TARGET, own.CREATED_AT, own.DONE_AT)
 """What a client says and every copy repeats."""

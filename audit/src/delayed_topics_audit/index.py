@@ -1,9 +1,11 @@
 """All audits beside each other: a table with a row for each, and a page for each topic that is made from it."""
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any, Final
 
+from delayed_topics_core.audit_table import INDEX, index_file
 from delayed_topics_core.audit_window import AuditWindow
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -14,8 +16,6 @@ from delayed_topics_audit.findings import Findings
 from delayed_topics_audit.output import Output
 from delayed_topics_audit.report import render_index
 
-TABLE: Final = "audits"
-"""A folder beside those of the audits."""
 MAX_SHOWN: Final = 200
 """Audits on a page, which are read for it one by one. The table has all of them."""
 _ROW: Final = {
@@ -35,12 +35,11 @@ COLUMNS: Final = {"topic": "string", **_ROW}
 
 def add(spark: SparkSession, output: Output, window: AuditWindow, result: Result, findings: Findings | None) -> None:
     """A row, in the place of one that an earlier try of the same audit wrote, and the topic's page anew. Raises AuditFailed."""
-    table = f"{output.parent}/{TABLE}"
-    of_topic = f"{table}/topic={window.topic}"
+    table = f"{output.parent}/{INDEX}"
+    file = f"{output.parent}/{index_file(window.topic, window.frozen_at_ms, output.name)}"
+    of_topic = posixpath.dirname(file)
     row = _row(output.name, window, result, findings)
-    # a name that begins with the time: the newest are found without a look into all of them
-    file = f"{window.frozen_at_ms:013}-{output.name}.parquet"
-    output.write_file(session.table(spark, [row], _schema(_ROW)), f"{of_topic}/{file}")
+    output.write_file(session.table(spark, [row], _schema(_ROW)), file)
     files = sorted((name for name in output.names_in(spark, of_topic) if name.endswith(".parquet")), reverse=True)
     newest = files[:MAX_SHOWN]
     with output.said():

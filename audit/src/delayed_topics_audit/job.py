@@ -7,6 +7,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Final
 
+from delayed_topics_core.audit_table import MAX_OFFSET, TOPIC_LETTERS
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.events import Event
 from delayed_topics_core.names import TopicNames
@@ -26,7 +27,6 @@ from delayed_topics_audit.carried import Table, Unusable
 from delayed_topics_audit.errors import AuditFailed
 from delayed_topics_audit.findings import Findings, Progress, WorkerEvents, count, with_tables
 from delayed_topics_audit.output import Output
-from delayed_topics_audit.place import MAX_OFFSET, TOPIC_LETTERS
 from delayed_topics_audit.places import places_of
 from delayed_topics_audit.promise import Declared, Promise
 from delayed_topics_audit.requests import Requests, requests
@@ -86,7 +86,7 @@ def audit(
             sha256 = carried.written(spark, output, window, blocks, bounds, starts=before.starts, since_ms=since_ms)
             say("wrote the records that the next audit would otherwise read again")
         if output is not None and output.parquet:
-            output.write_places(places)
+            output.write_places(places, window)
             say(f"wrote the account of every record to {output.folder}")
         places.unpersist()
     except (PySparkException, Py4JError, ConnectionError) as e:

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from delayed_topics_core.audit_table import TableDescription
+from delayed_topics_core.audit_window import AuditWindow
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -60,8 +62,10 @@ class Output:
             if not files.mkdirs(path):  # of a folder on a volume Java says no more
                 raise AuditFailed(f"the account could not be written to {self.folder}. Make the claim writable")
 
-    def write_places(self, places: DataFrame) -> None:
-        self.write_table(places, f"{self.folder}/places")
+    def write_places(self, places: DataFrame, window: AuditWindow) -> None:
+        """The table says whose it is, for those who find nothing but its folder."""
+        table = TableDescription.of(window, self.name)
+        self.write_table(places.withMetadata("place", table.metadata()), f"{self.folder}/places")
 
     def write_page(self, spark: SparkSession, page: str) -> None:
         self.write_text(spark, f"{self.folder}/report.html", page)

@@ -1,23 +1,19 @@
-"""A place in Kafka as one number: a topic, a partition and an offset. What joins, sorts and shuffles does so by it.
-
-A long holds it, six bits for the topic, 14 for the partition, 43 for the offset: a hundred thousand records a second fill a
-partition of that size in under three years. The same number is ascending within a partition, so that comparing places compares offsets.
-"""
+"""A place in Kafka as one number (see core's audit_table), as columns of Spark. What joins, sorts and shuffles does so by it."""
 
 from collections.abc import Sequence
 from typing import Final
 
+from delayed_topics_core.audit_table import (
+    DELAYS,
+    FRONT,
+    MAX_OFFSET,
+    MAX_PARTITION,
+    OFFSET_BITS,
+    PARTITION_BITS,
+    TOPIC_LETTERS,
+)
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
-
-OFFSET_BITS: Final = 43
-PARTITION_BITS: Final = 14
-MAX_OFFSET: Final = 2**OFFSET_BITS - 1
-MAX_PARTITION: Final = 2**PARTITION_BITS - 1
-
-TOPIC_LETTERS: Final = ("f", "d", "r", "dead-letter")
-"""How names of places begin, for front, delays, ready and dead-letter topic. The index is the topic number; other ready topics follow."""
-FRONT, DELAYS, READY, DEAD_LETTER = range(len(TOPIC_LETTERS))
 
 CHUNK_OFFSETS_BITS: Final = 12
 """Neighbours stay together in a shuffle, so that order can be seen within a chunk of so many offsets."""

@@ -11,6 +11,7 @@ attempt, chain         of the record
 ends, judged_ends      how often the attempt that began here ended; how often of these in this window
 extra                  of these, and of what hopped again, how many there are beyond the first
 first_at, last_at      the places where it did, or of its outcomes; first_ms, last_ms the times
+reason                 why it was dead-lettered, in the words of `dt-reason`
 again_ms               when the first copy came of what an audit before had settled
 way                    the partition (see place.line_of) that it was released from; two_ways: it was released from two places, since it
                        had hopped twice, or had hopped and did not have to
@@ -29,7 +30,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from delayed_topics_audit import facts
+from delayed_topics_audit import facts, refusals
 from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.facts import has
@@ -49,13 +50,13 @@ def places_of(
     timed = _rescheduled(timed.withColumn("due_ms", _due())).withColumn("late_ms", _late())
     timed = timed.withColumn("way", line_of(sf.col("origin"))).withColumn("in_time", _in_time(promise))
     of_hop = {name: sf.when(has(facts.HOP), sf.col(f"record_{name}")) for name in ("root", "origin")}
-    fated = timed.withColumn("fate", fate_of(bounds)).withColumns(of_hop)
+    fated = timed.withColumns({"fate": fate_of(bounds), "reason": refusals.word_of("least_reason"), **of_hop})
     return fated.withColumn("extra", _extra()).withColumn("flaws", flaws_of(promise)).select(*COLUMNS)
 
 
 COLUMNS: Final = (
     "place", "bits", "root", "origin", "appended_ms", "due_ms", "delay_ms", "attempt", "chain", "ends", "judged_ends", "extra",
-    "first_at", "last_at", "first_ms", "last_ms", "again_ms", "way", "in_time", "two_ways", "late_ms",
+    "first_at", "last_at", "first_ms", "last_ms", "reason", "again_ms", "way", "in_time", "two_ways", "late_ms",
     "wrote_ms", "again_wrote_ms", "wrote_apart", "fate", "flaws",
 )  # fmt: skip
 

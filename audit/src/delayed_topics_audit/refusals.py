@@ -65,6 +65,12 @@ def told() -> Column:
     return known.otherwise(_NOT_ONE)
 
 
+def word_of(column: str) -> Column:
+    """What a dead letter says of that number; null for a word that no worker writes."""
+    cancelled = sf.when(sf.col(column) == UNASKED, DeadLetterReason.CANCELLED.value)
+    return sf.coalesce(cancelled, sf.get(sf.array(*(sf.lit(reason.value) for reason in REASONS)), sf.col(column)))
+
+
 @cache
 def is_cancelled() -> Column:
     """Whether that is the reason that a dead letter tells."""

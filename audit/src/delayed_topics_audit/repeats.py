@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final
 
+from delayed_topics_core.audit_table import DELAYS, FRONT, MAX_PARTITION, PARTITION_BITS
 from delayed_topics_core.events import TOLD_AGAIN_MS, Event, parse_places
 from delayed_topics_core.names import TopicNames
 from pyspark.sql import Column, DataFrame
@@ -14,7 +15,7 @@ from pyspark.sql import functions as sf
 from delayed_topics_audit import facts
 from delayed_topics_audit.facts import has
 from delayed_topics_audit.flaws import flawed
-from delayed_topics_audit.place import DELAYS, FRONT, MAX_PARTITION, PARTITION_BITS, line_of
+from delayed_topics_audit.place import line_of
 
 MAX_REPEATED: Final = 5000
 """Records of a partition, between two commits of it, however long Kafka takes to accept the second."""

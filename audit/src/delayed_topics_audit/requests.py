@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from delayed_topics_core.audit_table import DEAD_LETTER, DELAYS, FRONT
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.control import ControlKind
 from delayed_topics_core.names import TopicNames
@@ -20,7 +21,6 @@ from pyspark.sql import functions as sf
 
 from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit import refusals, session
-from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT
 from delayed_topics_audit.sources import WHAT_TO_DO, Read
 
 T = TypeVar("T")

@@ -9,10 +9,10 @@ from functools import reduce
 from typing import Final
 
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.place import DEAD_LETTER, DELAYS, FRONT, PARTITION_BITS, READY
 from delayed_topics_audit.promise import CLOCKS_MS, Declared, Promise
 from delayed_topics_audit.repeats import Takeover
 from delayed_topics_core import headers as own
+from delayed_topics_core.audit_table import DEAD_LETTER, DELAYS, FRONT, PARTITION_BITS, READY
 from delayed_topics_core_testing.attempts import ATTEMPTS
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf

@@ -11,12 +11,12 @@ from pathlib import Path
 import click
 from delayed_topics_audit import checks, repeats, session
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.fates import FATES
 from delayed_topics_audit.flaws import FLAWS, flawed
-from delayed_topics_audit.place import PARTITION_BITS, TOPIC_LETTERS, name_of
+from delayed_topics_audit.place import name_of
 from delayed_topics_audit.places import places_of
 from delayed_topics_audit.promise import Promise
 from delayed_topics_audit.requests import Requests
+from delayed_topics_core.audit_table import FATES, PARTITION_BITS, TOPIC_LETTERS
 from delayed_topics_devcluster.revision import revision
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf

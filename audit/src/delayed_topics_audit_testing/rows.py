@@ -10,14 +10,14 @@ from typing import Any
 from delayed_topics_audit import checks, facts
 from delayed_topics_audit.account import BlindSpot, Result, judge
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.fates import FATES
 from delayed_topics_audit.findings import Findings, WorkerEvents, count
 from delayed_topics_audit.flaws import FLAWS, flawed
-from delayed_topics_audit.place import PARTITION_BITS, TOPIC_LETTERS, name_of
+from delayed_topics_audit.place import name_of
 from delayed_topics_audit.places import places_of
 from delayed_topics_audit.promise import Promise
 from delayed_topics_audit.requests import Requests, of_rows
 from delayed_topics_audit.session import table
+from delayed_topics_core.audit_table import FATES, PARTITION_BITS, TOPIC_LETTERS
 from delayed_topics_core.headers import Header, Root, origin
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason

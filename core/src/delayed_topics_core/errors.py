@@ -2,7 +2,7 @@
 
 DelayedTopicsError
 ├── IllegalTopicName        a name Kafka, or this project, can't take
-├── UnreadableRecord        a registry record, an event, commit metadata or a frozen window that doesn't parse
+├── UnreadableRecord        a registry record, an event, commit metadata, a frozen window or a table that doesn't parse
 │   └── UnknownEventKind    an event of a kind that only newer versions know
 └── …                       each member adds its own below DelayedTopicsError
 
@@ -19,7 +19,7 @@ class IllegalTopicName(DelayedTopicsError, ValueError):
 
 
 class UnreadableRecord(DelayedTopicsError, ValueError):
-    """A registry record, an event, commit metadata or a frozen window that doesn't parse."""
+    """A registry record, an event, commit metadata, a frozen window or a table that doesn't parse."""
 
 
 class UnknownEventKind(UnreadableRecord):
