@@ -17,7 +17,7 @@ setup: .venv/.engine ## the Python environment, from requirements.lock, and the 
 lock: | $(UV) ## resolve all dependencies anew into requirements.lock
 	@# uv.lock names the package index it was made with, requirements.lock holds versions and hashes only
 	@$(UV) lock --quiet
-	@$(UV) export --quiet --frozen --all-packages --no-emit-workspace --no-header --output-file requirements.lock
+	@$(UV) export --quiet --frozen --all-packages --all-extras --no-emit-workspace --no-header --output-file requirements.lock
 
 $(UV):
 	@echo "== installing uv into $(CACHE)/uv"

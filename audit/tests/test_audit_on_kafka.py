@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from delayed_topics.cli import main
 from delayed_topics_audit import sources
 from delayed_topics_audit.account import Account, Result
 from delayed_topics_audit.job import audit
@@ -293,16 +295,8 @@ def test_the_command_writes_the_verdict_and_succeeds(
     for file, text in relayed.connection.to_files().items():
         (tmp_path / file).write_text(text)
     result = tmp_path / "result.json"
-    command: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "delayed_topics_audit",
-        "run",
-        "--master",
-        "local[2]",
-        "--memory",
-        "512m",
-    ]
+    command: list[str | Path] = [sys.executable, "-m", "delayed_topics_audit", "run", "--master", "local[2]"]
+    command += ["--memory", "512m"]
     files: list[str | Path] = [
         "--window",
         tmp_path / "window.json.gz",
@@ -325,7 +319,10 @@ def test_the_command_writes_the_verdict_and_succeeds(
     there = sum(len(relayed.read(topic)) for topic in (relayed.names.front, relayed.names.delays))
     assert body["account"]["produced"] == there >= RECORDS
     assert "ERROR" not in done.stderr
-    assert list((output / "places").glob("*.parquet"))
+    partition, offset = place(relayed.read(relayed.names.front)[0])
+    why = ["why", relayed.names.front, f"{partition}@{offset}", "--table", str(output.parent)]
+    told = CliRunner().invoke(main, why)
+    assert (told.exit_code, f", {body['verdict']}: " in told.output) == (0, True), told.output
     page = (output / "report.html").read_text()
     assert "<strong>" + body["verdict"] in page
     assert "http" not in page.replace("http://www.w3.org", "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, reduce
 from typing import Final
 
-from delayed_topics_core.audit_table import FLAW_MEANINGS
+from delayed_topics_core.audit_table import FLAW_NAMES
 from delayed_topics_core.names import EVENTS_TOPIC
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import Column
@@ -52,7 +52,7 @@ class Flaw(Check):
 
     @property
     def bit(self) -> int:
-        return tuple(FLAW_MEANINGS).index(self.name)
+        return FLAW_NAMES.index(self.name)
 
 
 def _lost(_: Promise) -> Column:

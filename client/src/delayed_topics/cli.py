@@ -24,23 +24,18 @@ from delayed_topics.cli_options import (
     one_line,
     reachable,
     read_properties,
-    reading_bar,
     served_layout,
 )
 from delayed_topics.cli_redrive import redrive_command
+from delayed_topics.cli_why import why
 from delayed_topics.declaration import DeclaredHandler
-from delayed_topics.moments import shown_moment
 from delayed_topics.peek import partitions_of, peek, peek_as_json, peek_lines
 from delayed_topics.registry_copy import export_registry, import_registry
 from delayed_topics.scan import Scanner
 from delayed_topics.status import read_status
 from delayed_topics.status_shown import print_status, status_as_json
 from delayed_topics.topic import DelayedTopic, on_signal
-from delayed_topics.way import RecordPlace, Ways
-from delayed_topics.way_shown import as_json, lines, shown
-
-LONG_SCAN_OFFSETS = 20_000
-"""From so many on a bar shows how far reading has got."""
+from delayed_topics.way_shown import shown
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -218,78 +213,6 @@ def peek_command(
 
 
 @main.command()
-@click.argument("topic")
-@click.argument("place", metavar="[RECORD]", required=False)
-@click.option("--id", "record_id", metavar="DT-ID", help="Show all attempts with this dt-id. Reads the front topic.")
-@click.option(
-    "--since",
-    "since_ms",
-    type=Moment(),
-    help="With --id: only records that arrived at this time or later, such as 2h (ago) or 2026-11-25T04:00:00Z.",
-)
-@click.option("--until", "until_ms", type=Moment(), help="With --id: only records that arrived before this time.")
-@click.option(
-    "--all-copies", is_flag=True, help="Read on to the end after the first copy. Shows records that came out twice."
-)
-@click.option("--show-value", is_flag=True, help="Show keys and values too.")
-@JSON
-@click.pass_obj
-@one_line
-def why(
-    properties: dict[str, Any],
-    topic: str,
-    place: str | None,
-    record_id: str | None,
-    since_ms: int | None,
-    until_ms: int | None,
-    all_copies: bool,
-    show_value: bool,
-    json_wanted: bool,
-) -> None:
-    """Show what happened to a record of TOPIC: when it arrived, its hops, releases and dead letters, or until when it is pending.
-
-    RECORD is the place of the record in any of the four topics, such as orders.ready-0@42. 0@42 is offset 42 of partition 0 of the front
-    topic. A value of dt-root or dt-origin works too. The command needs few reads, because the times of the record say where its copies
-    must be. Before each read, it prints on the standard error how many offsets it reads at most. It reads only committed records.
-    """
-    if (place is None) == (record_id is None):
-        raise click.UsageError("name the record either by its place, such as 0@42, or by --id")
-    if place is not None and (since_ms is not None or until_ms is not None):
-        raise click.UsageError(
-            "--since and --until can be used only with --id. A place already says when the record arrived"
-        )
-    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
-        raise click.UsageError("--since must be before --until")
-    names = TopicNames.of(topic)
-    try:
-        start = RecordPlace.parse(place, names) if place is not None else None
-    except ValueError as e:
-        raise click.UsageError(str(e)) from e
-    connection = Connection.from_properties(reachable(properties))
-    layout = served_layout(connection, topic)
-    bar = reading_bar()
-    task = bar.add_task("reading", visible=False)
-
-    def progress(done: int, total: int) -> None:
-        bar.update(task, completed=done, total=total, visible=total >= LONG_SCAN_OFFSETS)
-
-    def announce(text: str) -> None:
-        bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    with bar, Scanner(connection, progress) as scanner:
-        ways = Ways(connection, layout, scanner, announce=announce, all_copies=all_copies)
-        found = [ways.at(start)] if start else ways.of_id(record_id or "", since_ms=since_ms, until_ms=until_ms)
-    if json_wanted:
-        click.echo(as_json(found, names, show_value=show_value))
-        return
-    for line in lines(found, names, now_ms=int(time.time() * 1000), show_value=show_value):
-        click.echo(line)
-    came_in_at = shown_moment(found[0].records[0].at_ms)
-    further = f" Other attempts: delayed-topics why {topic} --id DT-ID --since {came_in_at}" if start else ""
-    click.echo(f"Committed records only.{further}", err=True)
-
-
-@main.command()
 @click.argument("handler", metavar="MODULE:HANDLER")
 def manifest(handler: str) -> None:
     """Print the DelayedTopic resource for a handler that is decorated with @delayed_topic."""
@@ -339,3 +262,4 @@ def import_command(properties: dict[str, Any], file: BinaryIO) -> None:
 main.add_command(cancel)
 main.add_command(reschedule)
 main.add_command(redrive_command)
+main.add_command(why)

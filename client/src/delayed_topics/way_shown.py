@@ -13,7 +13,7 @@ from delayed_topics.record import number_in
 from delayed_topics.scan import Found
 from delayed_topics.way import Way
 
-_STATES: Final = {
+STATES: Final = {
     "Released": "released",
     "DeadLettered": "a dead letter",
     "Cancelled": "a dead letter, because it was cancelled",
@@ -28,9 +28,19 @@ def lines(ways: Sequence[Way], names: TopicNames, *, now_ms: int, show_value: bo
         for record in way.records:
             what = _what(record, names)
             said = "; ".join(_said(record, what, comes_in=record is first))
-            yield f"  {shown_moment(record.at_ms)}  {what:<13} {record}{'  ' if said else ''}{said}"
+            yield way_line(record.at_ms, what, str(record), said)
             if show_value:
                 yield f"    key {shown(record.key)}  value {shown(record.value)}"
+
+
+def way_line(at_ms: int | None, what: str, place: str, said: str) -> str:
+    """None: it is not known when."""
+    at = "-" if at_ms is None else shown_moment(at_ms)
+    return f"  {at:<24}  {what:<13} {place}{'  ' if said else ''}{said}"
+
+
+def after_due(late_ms: int) -> str:
+    return f"{late_ms} ms after its due time" if late_ms >= 0 else f"{-late_ms} ms before its due time"
 
 
 def as_json(ways: Sequence[Way], names: TopicNames, *, show_value: bool) -> str:
@@ -79,7 +89,7 @@ def _what(record: Found, names: TopicNames) -> str:
 
 def _state(way: Way, now_ms: int) -> str:
     if way.due_at_ms is None:
-        return _STATES[way.state]
+        return STATES[way.state]
     at = shown_moment(way.due_at_ms)
     return f"pending until {at}" if way.due_at_ms > now_ms else f"pending, and due since {at}"
 
@@ -90,8 +100,7 @@ def _said(record: Found, what: str, *, comes_in: bool) -> Iterator[str]:
     if what == "hopped" and due_at_ms is not None:
         yield f"due {shown_moment(due_at_ms)}"
     if what == "released" and due_at_ms is not None:
-        late_ms = record.at_ms - due_at_ms
-        yield f"{late_ms} ms after its due time" if late_ms >= 0 else f"{-late_ms} ms before its due time"
+        yield after_due(record.at_ms - due_at_ms)
     if what == "came in" and DELAY_LEVEL in own:
         yield f"delay level {shown(own[DELAY_LEVEL])}"
     if what == "came in" and (asked_ms := number_in(own.get(DELIVER_AT))) is not None:

@@ -48,6 +48,7 @@ FLAW_MEANINGS: Final[Mapping[str, str]] = {
         "The record was released at another time than it was to, and it is not known whether anyone asked for that."
     ),
 }
+FLAW_NAMES: Final = tuple(FLAW_MEANINGS)
 """The bit of a flaw is 1 << its index, in tables that are kept."""
 
 DESCRIBED: Final = "delayed_topics"
