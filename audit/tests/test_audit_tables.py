@@ -98,15 +98,20 @@ def test_what_took_another_way_than_its_neighbours_may_come_before_them(
 def test_a_failure_chain_has_its_attempts_its_waits_its_end_and_its_forks(spark: SparkSession) -> None:
     front = [
         (0, 0, 0, retry(1, "a")), (0, 1, 20_000, retry(2, "a")), (0, 2, 20_001, retry(2, "a")),
-        (0, 3, 0, retry(1, "b")), (0, 4, 0, retry(1, "b", group="other")), (0, 5, 0, retry(6, "c")),
+        (0, 3, 0, retry(1, "b")), (0, 4, 0, retry(1, "b", group="other")), (0, 5, 0, retry(6, "c")), (0, 6, 0, retry(1, "d")),
     ]  # fmt: skip
+    delays = [(1, 0, 1, hop(("f", 0, 6), 10_000, attempt=1, client=retry(1, "d")))]
     ready = [
         (0, at, 90_000 + at, release(("f", 0, at), 10_000, attempt=attempt))
         for at, attempt in ((0, 1), (1, 2), (2, 2), (3, 1), (4, 1))
     ]
-    window = Window(spark=spark, front=front, ready=ready, dead=[(0, 0, 0, dead_letter(("f", 0, 5), attempt=6))])
+    ready.append((0, 5, 90_005, release(("d", 1, 0), 10_000, root=("f", 0, 6), attempt=1)))
+    window = Window(
+        spark=spark, front=front, delays=delays, ready=ready, dead=[(0, 0, 0, dead_letter(("f", 0, 5), attempt=6))]
+    )
     found = checks.chains(window.places).collect()
     assert sorted((row.attempts, row.waited_ms, row.end, row.forks) for row in found) == [
+        (1, 10_000, "released", 0),
         (1, 10_000, "released", 0),
         (1, 10_000, "released", 0),
         (2, 70_000, "released", 1),

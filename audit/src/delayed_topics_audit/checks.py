@@ -152,16 +152,17 @@ def disordered_names(breaks: DataFrame, targets: Sequence[str] = ()) -> DataFram
 
 
 def chains(places: DataFrame) -> DataFrame:
-    """Per failure chain, the retries of one `dt-id` by one group: attempts, waited_ms, end, forks (the same attempt twice)."""
+    """Per failure chain, the retries of one `dt-id` by one group: attempts, waited_ms, end, forks (the same attempt twice). The end of an
+    attempt that hopped is what became of its hops."""
     links = places.where(has(facts.RETRY | facts.REJECTION) & sf.col("chain").isNotNull())
+    retry = has(facts.RETRY) & ~has(facts.HOP)
     end = sf.when(has(facts.REJECTION), "rejected").otherwise(
         sf.element_at(sf.array(*map(sf.lit, FATES)), (sf.col("fate") + 1).cast("int"))
     )
     per_attempt = links.groupBy("chain", "attempt").agg(
-        sf.count_if(has(facts.RETRY)).alias("n"),
-        sf.max(sf.col("delay_ms")).alias("waited_ms"),
-        sf.max_by(end, "place").alias("end"),
-        sf.max("place").alias("last"),
+        sf.count_if(retry).alias("n"),
+        sf.max(sf.when(retry, sf.col("delay_ms"))).alias("waited_ms"),
+        sf.max_by(end, sf.struct(~fated("hopped"), "place")).alias("end"),
     )
     return per_attempt.groupBy("chain").agg(
         sf.max("attempt").alias("attempts"),

@@ -151,7 +151,7 @@ def delays_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
         level=sf.when(as_record, sf.col("level")),
         link=sf.when(again, sf.col("origin")).otherwise(sf.coalesce("root", "at")),
         content=sf.when(as_record & sf.col("hop"), sf.col("origin")).otherwise(sf.col("content")),
-        chain=sf.when(as_record & ~sf.col("hop"), sf.col("chain")),
+        chain=sf.when(as_record, sf.col("chain")),
         reason=sf.when(as_record, sf.col("reason")),
     )
 

@@ -157,8 +157,12 @@ def release(
     )
 
 
-def hop(place: Place, due_ms: int = 0, *, root: Place | None = None) -> list[Header]:
-    return copies.hop([], root=Root(*(root or place), "id"), origin=origin(*place), due_at_ms=AT_MS + due_ms)
+def hop(
+    place: Place, due_ms: int = 0, *, root: Place | None = None, attempt: int = 0, client: Sequence[Header] = ()
+) -> list[Header]:
+    """`client`: the headers that the record came with."""
+    of, group = Root(*(root or place), "id"), dict(client).get("dt-group")
+    return copies.hop(client, root=of, origin=origin(*place), due_at_ms=AT_MS + due_ms, attempt=attempt, group=group)
 
 
 def dead_letter(

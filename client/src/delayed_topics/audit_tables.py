@@ -236,7 +236,7 @@ def _way(root: int, told: Sequence[_Told], related: Iterable[_Told]) -> AuditedW
     others = {
         row.place: f"{table.shown(row.place)} ({_role(row)})"
         for table, row in related
-        if row.chain in chains and row.place != root
+        if row.chain in chains and row.root is None and row.place != root
     }
     first = [known[root].step] if root in known else [Step(what="came in", place=told[0][0].shown(root))]
     return AuditedWay(

@@ -25,11 +25,19 @@ from delayed_topics_core.reasons import DeadLetterReason
 
 
 def hop(
-    headers: Sequence[Header], *, root: Root, origin: bytes, due_at_ms: int, attempt: int = 0, hops: int = 1
+    headers: Sequence[Header],
+    *,
+    root: Root,
+    origin: bytes,
+    due_at_ms: int,
+    attempt: int = 0,
+    hops: int = 1,
+    group: bytes | None = None,
 ) -> list[Header]:
     """Of the copy in a delays partition."""
     due: Header = (DUE_AT, b"%d" % due_at_ms)
-    return [*_copied(headers, root, origin, attempt=attempt), due, *_asked(headers), (HOPS, b"%d" % hops)]
+    copied = _copied(headers, root, origin, attempt=attempt, group=group)
+    return [*copied, due, *_asked(headers), (HOPS, b"%d" % hops)]
 
 
 def release(
