@@ -233,9 +233,8 @@ class Engine:
         commit: bool,
         stands: bool = False,
     ) -> None:
-        """Read a partition from what is committed of it. Before `assign` this changes nothing, as it is of a former assignment.
-        `delay_seconds`: of a delays partition. `commit`: do so even if nothing comes. `stands`: it is stopped from the first. Raises
-        ValueError for metadata that is neither empty nor ours."""
+        """Read a partition from what is committed of it; ignored before `assign`. `delay_seconds`: of a delays partition. `commit`: do so
+        even if nothing comes. `stands`: it is stopped from the first. Raises ValueError for metadata that is neither empty nor ours."""
 
     def stop(self, topic: str, partition: int) -> None:
         """The partition stands still from now on, once what is on its way is known."""

@@ -127,8 +127,7 @@ impl Play {
         let mut topic = Topic::new(Names { front, delays, ready, dead_letter });
         topic.dead_letter_partitions = NonZeroU32::new(2);
         let mut partition = Partition::new(1, 0, "orders".to_owned(), 3);
-        partition.step(Step::Take);
-        partition.step(Step::Place);
+        [Step::Take, Step::Place].map(|step| partition.step(step));
         Play {
             random: Random(seed),
             partition,
