@@ -127,7 +127,8 @@ impl Play {
         let mut topic = Topic::new(Names { front, delays, ready, dead_letter });
         topic.dead_letter_partitions = NonZeroU32::new(2);
         let mut partition = Partition::new(1, 0, "orders".to_owned(), 3);
-        [Step::Take, Step::Place].map(|step| partition.step(step));
+        partition.step(Step::Take);
+        partition.step(Step::Place);
         Play {
             random: Random(seed),
             partition,
