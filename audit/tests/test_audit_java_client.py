@@ -106,6 +106,7 @@ def test_spark_reads_by_tokens_and_its_clients_renew_them(spark: SparkSession, t
 
 
 @pytest.mark.broker
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_topic_that_is_deleted_while_an_audit_reads_it_is_not_made_again(spark: SparkSession, broker: Broker) -> None:
     """Kafka's client of Java lets the broker make it, with the broker's settings."""

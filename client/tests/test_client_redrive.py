@@ -169,7 +169,9 @@ def test_each_is_sent_once_however_often_the_command_runs(served: Served) -> Non
     assert Counter(copy.value for copy in sent_again(served)) == expected
 
 
-@pytest.mark.parametrize(("by", "code"), [("SIGKILL", -signal.SIGKILL), ("SIGINT", 1)])
+@pytest.mark.parametrize(
+    ("by", "code"), [("SIGKILL", -signal.SIGKILL), pytest.param("SIGINT", 1, marks=pytest.mark.slow)]
+)
 def test_a_command_that_is_ended_in_the_middle_is_continued_without_a_loss_or_a_double(
     served: Served, by: str, code: int
 ) -> None:
