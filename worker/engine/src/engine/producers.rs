@@ -4,10 +4,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::thread;
 
 use super::ending::end;
 use super::happening::Happening;
 use super::topic::{Names, Target, OWN_TARGETS};
+use super::LOOK_MS;
 use crate::kafka::{Client, Copy, CopyHeaders, Error, Event, Kind, Load, TopicHandle};
 use crate::writing::HeaderSink;
 
@@ -146,6 +148,7 @@ impl Producers {
         }
         match self.new_producer(compression, alone, wake) {
             Ok(producer) => {
+                hurry(Arc::clone(&producer.client));
                 self.made.push(Made { compression: compression.to_owned(), alone, retired: false, producer });
                 true
             }
@@ -219,6 +222,16 @@ impl Producers {
         }
         (last, made)
     }
+}
+
+/// Has a new producer get its id at once. It asks for one when a broker has told it topics, or else each half second, and only a broker
+/// that it stays connected to: with the first that it is told it leaves the one that told it (2.16, `rd_kafka_idemp_pid_fsm`).
+fn hurry(client: Arc<Client>) {
+    thread::spawn(move || {
+        for _ in 0..2 {
+            let _ = client.look_at_topics(LOOK_MS); // else it has its id later
+        }
+    });
 }
 
 impl HeaderSink for CopyHeaders {
