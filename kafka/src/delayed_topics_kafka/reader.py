@@ -92,11 +92,13 @@ class PartitionReader(Closing):
         self.at_end = False
         """All was read once that was there then."""
         self._reads: list[Read] = []
+        self._assigned = False
         with making_client(connection.bootstrap_servers):
-            self._consumer = self._new_consumer()
+            self._consumer = Consumer(self._config)
 
     def poll(self, timeout_seconds: float) -> list[Read]:
         """The next piece, waiting for the first of it. Raises KafkaCallError; what was read by then comes with the next call."""
+        self._assign()
         self._read(timeout_seconds)
         return self._hand_out()
 
@@ -118,6 +120,7 @@ class PartitionReader(Closing):
                     f"sent no more for {deadline.seconds:g} s. Check the address, the network and the brokers"
                 )
             before = self.position
+            self._assign()
             self._read(min(0.1, deadline.remaining_seconds))
             if self.position > before:
                 take(self._hand_out())
@@ -127,10 +130,12 @@ class PartitionReader(Closing):
     def close(self) -> None:
         self._consumer.close()
 
-    def _new_consumer(self) -> Consumer:
-        consumer = Consumer(self._config)
-        consumer.assign([TopicPartition(self._topic, 0, self.position or OFFSET_BEGINNING)])
-        return consumer
+    def _assign(self) -> None:
+        # Only once records are asked for, when `_end` has made the client know the partition's leader: without it, the client asks for
+        # the beginning 500 ms later (rd_kafka_toppar_offset_retry)
+        if not self._assigned:
+            self._consumer.assign([TopicPartition(self._topic, 0, self.position or OFFSET_BEGINNING)])
+            self._assigned = True
 
     def _end(self, deadline: Deadline) -> int:
         """The end as it is now; asked again while there is no leader, or nobody answers."""
@@ -167,7 +172,8 @@ class PartitionReader(Closing):
             self._stranded.clear()
             log.warning("the client that reads topic %s knows no broker any more. A new client continues", self._topic)
             self._consumer.close()
-            self._consumer = self._new_consumer()
+            self._consumer = Consumer(self._config)
+            self._assigned = False
         first = self._consumer.poll(timeout_seconds)
         if first is None:
             return
