@@ -72,3 +72,12 @@ def test_with_its_extra_the_client_has_the_command() -> None:
     of_extra = [Requirement(line) for line in importlib.metadata.requires("delayed-topics") or () if "extra ==" in line]
     named = [r.name for r in of_extra if r.marker is not None and r.marker.evaluate({"extra": "cli"})]
     assert sorted(named) == [*ONLY_OF_THE_COMMAND_LINE]
+
+
+def test_the_command_runs_with_older_versions_of_click_that_its_extra_allows() -> None:
+    """Before 8.4 no class of click is generic. Everything that stands in a class statement is evaluated on import."""
+    as_before = (
+        "import click; click.ParamType.__class_getitem__ = None; from delayed_topics.cli import main; main(['--help'])"
+    )
+    done = subprocess.run([sys.executable, "-c", as_before], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -38,7 +38,7 @@ def one_line(command: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-class Moment(click.ParamType[int]):
+class Moment(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it takes none
     name = "time"
 
     def __init__(self, *, ahead: bool = False) -> None:
