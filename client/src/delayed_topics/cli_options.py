@@ -1,5 +1,6 @@
 """What the commands have in common."""
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ R = TypeVar("R")
 
 _ADDRESS: Final = frozenset({"bootstrap.servers", "metadata.broker.list"})
 """librdkafka has two names for it."""
+_ENTRY: Final = re.compile(r"(?P<name>[\w.]+)\s*=\s*(?P<value>.*)")
 JSON = click.option("--json", "json_wanted", is_flag=True, help="Print JSON, for programs.")
 
 
@@ -82,17 +84,19 @@ def reading_bar() -> Progress:
 
 
 def read_properties(file: Path) -> dict[str, Any]:
-    lines = [line.strip() for line in decoded(file.read_bytes(), file).splitlines()]
-    entries = [line.partition("=") for line in lines if line and not line.startswith("#")]
-    for name, separator, _ in entries:
-        if not separator:
-            raise click.UsageError(f"{file}: {name!r} must be name=value")
-    return {name.strip(): value.strip() for name, _, value in entries}
+    """Raises click exceptions. They name a line by its number only, because it may be part of a password or of a key."""
+    properties = {}
+    for number, line in enumerate(map(str.strip, decoded(file.read_bytes(), file).splitlines()), 1):
+        if line and not line.startswith("#"):
+            if (entry := _ENTRY.fullmatch(line)) is None:
+                raise click.UsageError(f"line {number} of {file} must be name=value")
+            properties[entry["name"]] = entry["value"]
+    return properties
 
 
 def decoded(content: bytes, file: Path | str) -> str:
-    """Raises click.ClickException."""
+    """Raises click.ClickException, which does not show what could not be decoded."""
     try:
         return content.decode()
     except UnicodeDecodeError as e:
-        raise click.ClickException(f"{file} is not UTF-8: {e}") from e
+        raise click.ClickException(f"{file} is not UTF-8: {e.reason} at position {e.start}") from e
