@@ -348,4 +348,9 @@ def test_the_manifest_of_a_handler_is_printed(tmp_path: Path) -> None:
 
     assert yaml.safe_load(manifest("shop:ship").stdout)["spec"] == {"delaySeconds": [0, 10], "retryCap": 2}
     assert "must be a function decorated with @delayed_topic" in manifest("shop:plain").stderr
-    assert manifest("shop:absent").stderr.startswith("Error: shop:absent can't be imported")
+    (tmp_path / "broken.py").write_text("{}['absent']")
+    for wrong in ("shop:absent", "shop", "./shop.py:ship", ":ship", "broken:ship"):
+        shown = manifest(wrong).stderr
+        assert re.fullmatch(rf"Error: {re.escape(wrong)} can't be imported \(.*\)\. Write MODULE:HANDLER.*\n", shown), (
+            shown
+        )

@@ -220,8 +220,11 @@ def manifest(handler: str) -> None:
     sys.path.insert(0, "")
     try:
         found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as e:
-        raise click.ClickException(f"{handler} can't be imported: {e}") from e
+    except Exception as e:  # whatever the module raises when it is imported
+        why = f"{type(e).__name__}: {e}"
+        raise click.ClickException(
+            f"{handler} can't be imported ({why}). Write MODULE:HANDLER, such as shop:ship"
+        ) from e
     if not isinstance(found, DeclaredHandler):
         raise click.ClickException(f"{handler} must be a function decorated with @delayed_topic, but it is {found!r}")
     click.echo(found.manifest(), nl=False)
