@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from delayed_topics import DelayedTopic, Record, Reject
 from delayed_topics_client_testing import DUE_AT_MS, Served
+from delayed_topics_client_testing.handling import fail, handle_all, nothing
 from delayed_topics_core.headers import Header, Root
 from delayed_topics_core.settings import FRONT_MAX_MESSAGE_BYTES
 from delayed_topics_kafka.admin import KafkaAdmin
@@ -16,36 +17,6 @@ from delayed_topics_kafka.errors import TopicMissing
 from delayed_topics_worker_testing.foreign_client import produce_with_raw_header_key
 
 pytestmark = pytest.mark.broker
-
-
-def handle_all(
-    served: Served,
-    count: int,
-    handler: Callable[[Record], object],
-    group: str = "shipping",
-    ready_topic: str | None = None,
-) -> list[Record]:
-    """Runs a consumer until it has seen that many records."""
-    seen: list[Record] = []
-
-    def counted(record: Record) -> None:
-        seen.append(record)
-        if len(seen) == count:
-            consumer.stop()
-        handler(record)
-
-    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
-        consumer = orders.consumer(group, counted, ready_topic=ready_topic)
-        consumer.run()
-    return seen
-
-
-def nothing(_: Record) -> None:
-    """A handler that is content."""
-
-
-def fail(_: Record) -> None:
-    raise RuntimeError("not now")
 
 
 def test_a_record_comes_with_all_that_is_known_of_it(served: Served) -> None:

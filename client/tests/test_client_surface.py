@@ -1,3 +1,4 @@
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
@@ -5,9 +6,11 @@ from functools import partial
 import delayed_topics
 import pytest
 import yaml
+from confluent_kafka import Message
 from delayed_topics import Consumer, DelayedTopicsError, GroupInvalid, Record, Reject, delayed_topic
 from delayed_topics.copies import retry
 from delayed_topics.records import Records
+from delayed_topics.reports import Reports
 from delayed_topics_client_testing import received
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.names import TopicNames
@@ -49,7 +52,7 @@ def test_a_dead_letter_gets_smaller_until_it_fits() -> None:
 
 def test_a_rejection_is_an_outcome_and_no_error_of_the_client() -> None:
     assert not issubclass(Reject, DelayedTopicsError)
-    assert str(Reject("no such customer")) == "no such customer"
+    assert str(Reject("no such customer")) == Reject(LookupError("no such customer")).reason == "no such customer"
 
 
 @delayed_topic(topic="Order_Events", delay_seconds=[0, 10, 60], retry_cap=5)
@@ -125,3 +128,13 @@ def test_a_handler_whose_call_would_not_run_it_is_refused_at_once(handler: Calla
     records = Records(nowhere, TopicNames.of("orders"), "shipping")
     with pytest.raises(TypeError, match=r"would not be run.*asyncio\.run"):
         Consumer(records, handler)
+
+
+def test_what_on_delivery_raises_does_not_come_out_of_the_call_that_serves_it(caplog: pytest.LogCaptureFixture) -> None:
+    def cancelled(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    with Reports().sending(cancelled) as told:
+        pass
+    told(None, Message())
+    assert "on_delivery raised" in caplog.text

@@ -19,6 +19,7 @@ from delayed_topics_core.headers import (
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 
+from delayed_topics.errors import text_of
 from delayed_topics.record import Record
 
 MAX_ERROR_BYTES = 1024
@@ -46,7 +47,7 @@ class Outcome(NamedTuple):
 
 def retry(record: Record, names: TopicNames, *, group: str, error: BaseException, done_at_ms: int) -> Outcome:
     """One attempt more. Above the retry cap too: the worker decides what becomes of it."""
-    said = _ascii(f"{type(error).__name__}: {error}")
+    said = _ascii(f"{type(error).__name__}: {text_of(error)}")
     # the partition that the record first came in by, so that a partitioner of the user's own holds for retries too
     partition = record.root.partition if record.root is not None and record.root.topic_letter == "f" else BY_KEY
     headers = [
@@ -59,9 +60,9 @@ def retry(record: Record, names: TopicNames, *, group: str, error: BaseException
     return Outcome(record, (copy, *_too_large(record, names, group, said)))
 
 
-def rejected(record: Record, names: TopicNames, *, group: str, reason: DeadLetterReason, error: str) -> Outcome:
+def rejected(record: Record, names: TopicNames, *, group: str, reason: DeadLetterReason, error: object) -> Outcome:
     """A dead letter that names its ready record as origin, so that an audit counts it once."""
-    said = _ascii(error)
+    said = _ascii(text_of(error))
     return Outcome(
         record, (_dead_letter(record, names, group, reason, said), *_too_large(record, names, group, said)[1:])
     )

@@ -1,6 +1,13 @@
-"""What a user of the client may have to catch. All of them, and those of the connection, are DelayedTopicsErrors."""
+"""What a user of the client may have to catch. All of them, and those of the connection, are DelayedTopicsErrors. And what the client
+catches of the user's code, and says of it."""
+
+import asyncio
+from typing import Final
 
 from delayed_topics_core.errors import DelayedTopicsError
+
+FAILURES: Final = (Exception, asyncio.CancelledError)
+"""A coroutine that was cancelled raises the second out of asyncio.run. What else is no Exception is meant to end the process."""
 
 
 class NotDelayedTopic(DelayedTopicsError):
@@ -36,8 +43,17 @@ class ClientForked(DelayedTopicsError):
 
 
 class Reject(Exception):
-    """Raised by a handler: the record goes to the dead-letter topic, whatever the retry cap. `reason` is for people."""
+    """Raised by a handler: the record goes to the dead-letter topic, whatever the retry cap. `reason` is for people: a text, or an
+    exception."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: object) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = text_of(reason)
+
+
+def text_of(said: object) -> str:
+    """What a reason or an exception says, also of one whose `__str__` raises."""
+    try:
+        return str(said)
+    except FAILURES as e:
+        return f"its text can't be had, because __str__ raised {type(e).__name__}"

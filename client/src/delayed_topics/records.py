@@ -133,8 +133,8 @@ class Records(Closing):
         done_at_ms = int(time.time() * 1000)
         self._done(retry(record, self._names, group=self._group, error=error, done_at_ms=done_at_ms))
 
-    def reject(self, record: Record, reason: str) -> None:
-        """The record goes to the dead-letter topic. `reason` is for people."""
+    def reject(self, record: Record, reason: object) -> None:
+        """The record goes to the dead-letter topic. `reason` is for people: a text, or an exception."""
         self._reject(record, DeadLetterReason.REJECTED, reason)
 
     def stop(self) -> None:
@@ -249,7 +249,7 @@ class Records(Closing):
             return replace(record, target=self._ready)
         return record
 
-    def _reject(self, record: Record, reason: DeadLetterReason, error: str) -> None:
+    def _reject(self, record: Record, reason: DeadLetterReason, error: object) -> None:
         self._done(rejected(record, self._names, group=self._group, reason=reason, error=error))
 
     def _judge(self, error: KafkaError) -> None:

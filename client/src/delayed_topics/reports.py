@@ -11,6 +11,8 @@ from threading import Thread
 
 from confluent_kafka import KafkaError, Message
 
+from delayed_topics.errors import FAILURES
+
 log = logging.getLogger(__name__)
 
 OnDelivery = Callable[[KafkaError | None, Message], object]
@@ -72,7 +74,7 @@ class Reports:
             self._here.in_callback = True
             try:
                 on_delivery(error, message)
-            except Exception:  # it would come out of the call of another thread
+            except FAILURES:  # it would come out of the call of another thread
                 log.exception("on_delivery raised")
             finally:
                 self._here.in_callback = False

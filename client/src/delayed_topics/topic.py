@@ -22,7 +22,7 @@ from delayed_topics_kafka.registry import RegistryFollower
 
 from delayed_topics.arguments import due_time_ms, foreign_headers, level, record_id, target_header, time_ms
 from delayed_topics.control import ChangeOutcome, ControlTopic
-from delayed_topics.errors import NotDelayedTopic, Reject, SendFailed
+from delayed_topics.errors import FAILURES, NotDelayedTopic, Reject, SendFailed
 from delayed_topics.followed import FollowedLayout, not_there, registry_follower
 from delayed_topics.handlers import Handler, check_handler, check_result
 from delayed_topics.process import ProcessOf
@@ -278,8 +278,8 @@ class Consumer:
                 try:
                     result = self._handler(record)
                 except Reject as e:
-                    records.reject(record, e.reason)
-                except Exception as e:  # noqa: BLE001  whatever a handler raises means: not this time
+                    records.reject(record, getattr(e, "reason", e))  # a subclass may not have called ours
+                except FAILURES as e:
                     log.info("%s [%d] offset %d is retried: %r", record.topic, record.partition, record.offset, e)
                     records.retry(record, e)
                 else:
