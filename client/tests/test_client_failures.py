@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from delayed_topics import DelayedTopic, Record, Reject
 from delayed_topics_client_testing import Served
-from delayed_topics_client_testing.handling import handle_all
+from delayed_topics_client_testing.handling import fail, handle_all
 
 pytestmark = pytest.mark.broker
 
@@ -65,3 +65,16 @@ def test_what_is_to_end_the_process_says_nothing_of_the_record(served: Served, e
         orders.consumer("shipping", end).run()
     assert served.committed("shipping") == {}
     assert (served.read(served.names.front), served.read(served.names.dead_letter)) == ([], [])
+
+
+def test_a_handler_that_always_fails_is_heard_of_and_not_for_each_record(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    for n in range(3):
+        served.release(b"%d" % n)
+    handle_all(served, 3, fail)
+    (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.getMessage() == (
+        f"{served.names.ready} [0] offset 0, attempt 0, is retried, because the handler raised RuntimeError: not now"
+    )
+    assert ", in fail\n" in caplog.text

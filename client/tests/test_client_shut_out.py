@@ -1,6 +1,7 @@
 """Producers that end for good while a consumer or an application uses them."""
 
 import gc
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,12 @@ pytestmark = pytest.mark.broker
 
 SILENT_SECONDS = 25
 """Until after a producer has been waited for, could not abort its transaction and was given up."""
+
+
+@pytest.fixture(autouse=True)
+def _no_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
+    """pytest keeps what is logged, and with a traceback its frames, which keep the consumer."""
+    caplog.set_level(logging.CRITICAL, logger="delayed_topics.handlers")
 
 
 def threads() -> int:

@@ -9,6 +9,7 @@ import yaml
 from confluent_kafka import Message
 from delayed_topics import Consumer, DelayedTopicsError, GroupInvalid, Record, Reject, delayed_topic
 from delayed_topics.copies import retry
+from delayed_topics.handlers import WARN_SECONDS, FailureLog
 from delayed_topics.records import Records
 from delayed_topics.reports import Reports
 from delayed_topics_client_testing import received
@@ -138,3 +139,36 @@ def test_what_on_delivery_raises_does_not_come_out_of_the_call_that_serves_it(ca
         pass
     told(None, Message())
     assert "on_delivery raised" in caplog.text
+
+
+def test_what_handlers_raise_is_warned_of_with_its_traceback_and_not_for_each_record(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 1000.0
+    caplog.set_level("INFO")
+    failures = FailureLog(lambda: now)
+
+    def told(error: Exception) -> tuple[str, str]:
+        caplog.clear()
+        try:
+            raise error
+        except Exception as e:  # noqa: BLE001  as from a handler
+            failures.tell(received(b"secret"), "is retried", e)
+        (record,) = caplog.records
+        return record.levelname, caplog.text
+
+    level, text = told(TimeoutError("the shop is closed"))
+    assert level == "WARNING"
+    assert (
+        "orders.ready [0] offset 7, attempt 0, is retried, because the handler raised TimeoutError: the shop is closed"
+        in text
+    )
+    assert "Traceback" in text
+    assert "raise error" in text
+    for _ in range(2):
+        level, text = told(TimeoutError("the shop is closed"))
+        assert (level, "Traceback" in text) == ("INFO", False)
+    assert told(KeyError("another"))[0] == "WARNING"
+    now += WARN_SECONDS
+    level, text = told(TimeoutError("the shop is closed"))
+    assert (level, "closed. 2 more with TimeoutError since the last warning" in text) == ("WARNING", True)

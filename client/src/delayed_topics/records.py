@@ -239,7 +239,11 @@ class Records(Closing):
         headers = headers_of(message)
         if headers is None:
             # nothing can be done with these headers, and every retry would end here again
-            self._reject(read_record(message, ()), DeadLetterReason.HEADER_UNREADABLE, "a header's name is not UTF-8")
+            record, why = read_record(message, ()), "a header's name is not UTF-8"
+            log.warning(
+                "%s [%d] offset %d becomes a dead letter: %s", record.topic, record.partition, record.offset, why
+            )
+            self._reject(record, DeadLetterReason.HEADER_UNREADABLE, why)
             return None
         record = read_record(message, headers)
         if record.group is not None and record.group != self._group:

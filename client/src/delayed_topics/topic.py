@@ -1,6 +1,5 @@
 """A delayed topic, as an application uses it: send to it, and handle what comes out."""
 
-import logging
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,13 +23,11 @@ from delayed_topics.arguments import due_time_ms, foreign_headers, level, record
 from delayed_topics.control import ChangeOutcome, ControlTopic
 from delayed_topics.errors import FAILURES, NotDelayedTopic, Reject, SendFailed
 from delayed_topics.followed import FollowedLayout, not_there, registry_follower
-from delayed_topics.handlers import Handler, check_handler, check_result
+from delayed_topics.handlers import FailureLog, Handler, check_handler, check_result
 from delayed_topics.process import ProcessOf
 from delayed_topics.producers import producer_properties
 from delayed_topics.records import Records
 from delayed_topics.reports import OnDelivery, Reports
-
-log = logging.getLogger(__name__)
 
 FOLLOW_SECONDS = 1.0
 FLUSH_SECONDS = 60.0
@@ -269,6 +266,7 @@ class Consumer:
         check_handler(handler)
         self._records = records
         self._handler = handler
+        self._failures = FailureLog()
 
     def run(self) -> None:
         """Until `stop`; then what is done is settled and the group left. Raises KafkaCallError, as Records does, and TypeError if the
@@ -278,9 +276,10 @@ class Consumer:
                 try:
                     result = self._handler(record)
                 except Reject as e:
+                    self._failures.tell(record, "becomes a dead letter", e)
                     records.reject(record, getattr(e, "reason", e))  # a subclass may not have called ours
                 except FAILURES as e:
-                    log.info("%s [%d] offset %d is retried: %r", record.topic, record.partition, record.offset, e)
+                    self._failures.tell(record, "is retried", e)
                     records.retry(record, e)
                 else:
                     check_result(self._handler, result)
