@@ -88,6 +88,17 @@ def test_flush_says_what_did_not_arrive(served: Served) -> None:
     assert [c.value for c in served.read(served.names.front)] == [b"small"]
 
 
+def test_what_is_sent_after_the_client_is_closed_is_refused(served: Served) -> None:
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        orders.send(b"before")
+    with pytest.raises(
+        SendFailed, match=f"a record for {served.names.front} was not sent, because the client is closed"
+    ):
+        orders.send(b"after")
+    orders.close()  # once more, which does no harm
+    assert [c.value for c in served.read(served.names.front)] == [b"before"]
+
+
 def test_each_thread_is_told_of_what_it_sent_itself_and_the_rest_at_the_end(served: Served) -> None:
     """As in a web server, where each request sends and flushes."""
     orders = DelayedTopic.connect(served.bootstrap, served.names.front)

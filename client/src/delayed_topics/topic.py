@@ -53,6 +53,7 @@ class DelayedTopic(Closing):
         self._followed = FollowedLayout(connection, follower, layout)
         self._control = ControlTopic(connection, names.control)
         self._reports = Reports()
+        self._closed = False
         self._ended: KafkaError | None = None
         """Why the producer sends nothing any more; for the records it is said to have been purged."""
         with making_client(connection.bootstrap_servers):
@@ -121,10 +122,12 @@ class DelayedTopic(Closing):
                       confluent_kafka: in whichever thread sends or flushes then. It can't do that itself. What it raises is logged
 
         Raises ValueError for headers that are not yours to give, for a due time where the DelayedTopic has no ladder or that is
-        further ahead than it allows, and for a target that it does not allow; SendFailed for a record that no broker would take;
-        NotDelayedTopic once the topic was removed. Trouble with the registry is logged.
+        further ahead than it allows, and for a target that it does not allow; SendFailed for a record that no broker would take,
+        and after `close`; NotDelayedTopic once the topic was removed. Trouble with the registry is logged.
         """
         self._check()
+        if self._closed:
+            raise SendFailed(f"a record for {self._names.front} was not sent, because the client is closed", failed=1)
         layout = self._followed.get(age_seconds=FOLLOW_SECONDS)
         all_headers = foreign_headers(headers)
         if delay_level is not None:
@@ -236,6 +239,7 @@ class DelayedTopic(Closing):
         process that was forked from the one that connected."""
         if not self._process.is_here:
             return
+        self._closed = True  # before the last flush, after which no one would wait for a record
         try:
             self._flush(None, FLUSH_SECONDS)
         finally:
