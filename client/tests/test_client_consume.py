@@ -4,10 +4,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from click.testing import CliRunner
 from delayed_topics import DelayedTopic, Record, Reject
+from delayed_topics.cli import main
 from delayed_topics_client_testing import DUE_AT_MS, Served
 from delayed_topics_client_testing.handling import fail, handle_all, nothing
 from delayed_topics_core.headers import Header, Root
@@ -113,14 +116,45 @@ def test_an_exception_means_one_attempt_more(served: Served) -> None:
 def test_what_is_retried_comes_back_into_the_ready_topic_that_it_was_read_from(served: Served) -> None:
     invoices = f"{served.names.front}-invoices"
     served.make(invoices, 1)
+    served.allow(invoices)
     served.produce(served.names.ready, b"not for them", headers=[])
     served.produce(invoices, b"asked", headers=[("dt-target", f"{invoices}:0".encode()), ("dt-attempt", b"0")])
     served.produce(invoices, b"of somebody", headers=[])
-    handled = handle_all(served, 2, fail, ready_topic=invoices)
-    assert [(r.value, r.topic) for r in handled] == [(b"asked", invoices), (b"of somebody", invoices)]
-    retried = {c.value: c.said["dt-target"] for c in served.read(served.names.front)}
-    assert retried == {b"asked": f"{invoices}:0".encode(), b"of somebody": invoices.encode()}
+    for other in ("shipments:0", served.names.ready, "no topic"):
+        served.produce(invoices, b"forwarded", headers=[("dt-target", other.encode()), ("dt-attempt", b"0")])
+    handled = handle_all(served, 5, fail, ready_topic=invoices)
+    assert [r.value for r in handled] == [b"asked", b"of somebody", *[b"forwarded"] * 3]
+    assert {r.topic for r in handled} == {invoices}
+    retried = Counter((c.value, c.said["dt-target"]) for c in served.read(served.names.front))
+    assert retried == {
+        (b"asked", f"{invoices}:0".encode()): 1,
+        (b"of somebody", invoices.encode()): 1,
+        (b"forwarded", invoices.encode()): 3,
+    }
     assert handle_all(served, 1, nothing)[0].value == b"not for them"
+
+
+def test_what_was_forwarded_into_the_ready_topic_with_its_headers_comes_back_there(served: Served) -> None:
+    served.produce(served.names.ready, b"v", headers=[("dt-target", b"invoices"), ("dt-attempt", b"0")])
+    handle_all(served, 1, fail)
+    (copy,) = served.read(served.names.front)
+    assert "dt-target" not in copy.said
+
+
+def test_a_topic_that_no_record_of_the_delayed_topic_could_ask_for_is_not_read(served: Served) -> None:
+    """Every retry would be a dead letter."""
+    served.allow("invoices", formerly=("receipts",))
+    wrong = r"ready_topic must be allowed by spec\.ready\.allowedTopics of .*, but it is 'shipments'\. The allowed topics are invoices$"
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        with pytest.raises(ValueError, match=wrong):
+            orders.records("shipping", ready_topic="shipments")
+        for allowed in ("invoices", "receipts", served.names.ready):
+            orders.records("shipping", ready_topic=allowed).close()
+    shown = CliRunner().invoke(
+        main,
+        ["--bootstrap", served.bootstrap, "consume", served.names.front, "--group", "g", "--ready-topic", "shipments"],
+    )
+    assert (shown.exit_code, "Error: ready_topic must be allowed" in shown.output) == (2, True), shown.output
 
 
 def test_above_the_cap_it_is_still_the_worker_who_decides(served: Served) -> None:

@@ -44,6 +44,7 @@ def guarded() -> Iterator[Served]:
     with Broker(settings={**AUTHORIZER, **PATIENT}) as broker:
         served = serve(Connection(bootstrap_servers=broker.bootstrap), "orders")
         served.make(TARGET, 1)
+        served.allow(TARGET)
         for value in (b"bad", b"last"):
             served.release(value)
             served.produce(TARGET, value, headers=[])

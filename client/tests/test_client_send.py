@@ -13,7 +13,6 @@ from delayed_topics_client_testing import FRONT_PARTITIONS, Served, serve
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.layout import LayoutSpec, evolve
 from delayed_topics_core.partitioner import partition_for_key
-from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.settings import FRONT_MAX_MESSAGE_BYTES
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
@@ -247,9 +246,7 @@ def test_headers_and_levels_that_are_not_the_senders_to_give_are_refused(served:
 
 
 def test_a_target_is_one_that_the_delayed_topic_allows(served: Served) -> None:
-    served.write_layout(
-        replace(served.layout, ready_topics=(AllowedTopic("invoices", 0), AllowedTopic("shipments", 0)))
-    )
+    served.allow("invoices", "shipments")
     with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
         orders.send(b"x", target="invoices")
         orders.send(b"x", target="shipments:2")

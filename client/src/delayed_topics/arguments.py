@@ -1,9 +1,10 @@
-"""What callers of `send`, `cancel` and `reschedule` give. Raises ValueError for what can't be."""
+"""What callers of `send`, `cancel`, `reschedule` and `records` give. Raises ValueError for what can't be."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from delayed_topics_core.headers import MAX_ID_BYTES, MAX_NUMBER, OWN_HEADERS, Header, Target
+from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord
 
 
@@ -55,9 +56,18 @@ def target_header(layout: LayoutRecord, target: str) -> bytes:
         topic = Target.decode(target.encode()).topic
     except ValueError:
         raise ValueError(f"target must be a topic or topic:partition, but it is {target!r}") from None
-    if topic not in layout.targets:
+    _check_allowed(layout, "target", topic, layout.targets)
+    return target.encode()
+
+
+def check_ready_topic(layout: LayoutRecord, topic: str) -> None:
+    """One that was allowed once may still have records."""
+    _check_allowed(layout, "ready_topic", topic, (TopicNames.of(layout.topic).ready, *layout.all_targets))
+
+
+def _check_allowed(layout: LayoutRecord, argument: str, topic: str, allowed: Collection[str]) -> None:
+    if topic not in allowed:
         owner = layout.owner
         allowed_by = f"allowed by spec.ready.allowedTopics of the DelayedTopic {owner.namespace}/{owner.name}"
         which = f". The allowed topics are {', '.join(layout.targets)}" if layout.targets else ""
-        raise ValueError(f"target must be {allowed_by}, but it is {topic!r}{which}")
-    return target.encode()
+        raise ValueError(f"{argument} must be {allowed_by}, but it is {topic!r}{which}")

@@ -18,6 +18,7 @@ from delayed_topics.cli_changes import cancel, reschedule
 from delayed_topics.cli_options import (
     JSON,
     Moment,
+    asked,
     at_address,
     decoded,
     has_address,
@@ -157,7 +158,7 @@ def consume(properties: dict[str, Any], topic: str, group: str, count: int | Non
     """Print the records of TOPIC as they come out, with their attempt and lateness, until you interrupt the command."""
     with (
         DelayedTopic.connect(reachable(properties), topic) as delayed,
-        delayed.records(group, ready_topic=ready_topic) as records,
+        asked(lambda: delayed.records(group, ready_topic=ready_topic)) as records,
         on_signal(records.stop),
     ):
         # no handler: an output that is closed, as by `head`, says nothing of the record, and must not have it retried

@@ -1,16 +1,13 @@
 """The commands that change records which wait."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from delayed_topics.cli_options import JSON, Moment, one_line, reachable
+from delayed_topics.cli_options import JSON, Moment, asked, one_line, reachable
 from delayed_topics.control import ChangeOutcome
 from delayed_topics.control_shown import NOT_CHANGED, change_as_json, change_line, withdrawn_line
 from delayed_topics.topic import DelayedTopic
-
-T = TypeVar("T")
 
 _WAIT = click.option(
     "--wait",
@@ -44,10 +41,10 @@ def cancel(
         raise click.UsageError("--wait can't be used with --withdraw, because workers do not answer a withdrawal")
     with DelayedTopic.connect(reachable(properties), topic) as delayed:
         if withdraw:
-            _asked(lambda: delayed.withdraw(record_id))
+            asked(lambda: delayed.withdraw(record_id))
             click.echo(withdrawn_line(delayed.names, record_id, as_json=json_wanted))
             return
-        outcome = _asked(lambda: delayed.cancel(record_id, wait_seconds=wait_seconds))
+        outcome = asked(lambda: delayed.cancel(record_id, wait_seconds=wait_seconds))
     _say(delayed, record_id, outcome, json_wanted=json_wanted)
 
 
@@ -73,15 +70,8 @@ def reschedule(
     `cancel --withdraw` withdraws the request. The exit code is 1 if it is known that a record does not come out at that time.
     """
     with DelayedTopic.connect(reachable(properties), topic) as delayed:
-        outcome = _asked(lambda: delayed.reschedule(record_id, deliver_at_ms, wait_seconds=wait_seconds))
+        outcome = asked(lambda: delayed.reschedule(record_id, deliver_at_ms, wait_seconds=wait_seconds))
     _say(delayed, record_id, outcome, json_wanted=json_wanted)
-
-
-def _asked(ask: Callable[[], T]) -> T:
-    try:
-        return ask()
-    except ValueError as e:
-        raise click.UsageError(str(e)) from e
 
 
 def _say(delayed: DelayedTopic, record_id: str, outcome: ChangeOutcome, *, json_wanted: bool) -> None:

@@ -40,6 +40,14 @@ def one_line(command: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
+def asked(ask: Callable[[], R]) -> R:
+    """Shows what is wrong with an argument as any other error of usage."""
+    try:
+        return ask()
+    except ValueError as e:
+        raise click.UsageError(str(e)) from e
+
+
 class Moment(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it takes none
     name = "time"
 

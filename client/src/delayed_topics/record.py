@@ -32,7 +32,7 @@ class Record:
     released_at_ms        when it did, by the worker's cautious reckoning
     appended_at_ms        when it was written to the ready topic
     created_at_ms         when it was made, by the clock of the client that sent it; None if it didn't say
-    target                the ready topic that it asked for, or topic:partition; None: the delayed topic's own
+    target                the topic that it was read from, or topic:partition, if it is not the delayed topic's own ready topic
     root                  where this attempt was first seen, and in which topic; None for a record that no worker released
     """
 

@@ -10,7 +10,7 @@ from threading import Event
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-from delayed_topics_core.headers import MAX_GROUP_BYTES
+from delayed_topics_core.headers import MAX_GROUP_BYTES, Target
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_kafka.closing import Closing
@@ -63,7 +63,8 @@ class Records(Closing):
         member: str | None = None,
         ready_topic: str | None = None,
     ) -> None:
-        """`ready_topic`: the one that is read, if it is another than the delayed topic's own; what is retried comes back there.
+        """`ready_topic`: the one that is read, if it is another than the delayed topic's own. What is retried comes back there, after the
+        delays of this delayed topic, also what another one has released.
 
         `member` is a name that stays the same over restarts and that no other member has, such as the pod's: a restart after
         a SIGKILL then ends at once a transaction that was left open, which else holds readers back for ten seconds.
@@ -249,9 +250,17 @@ class Records(Closing):
         if record.group is not None and record.group != self._group:
             self._done(Outcome(record))
             return None
-        if record.target is None and self._ready != self._names.ready:
-            return replace(record, target=self._ready)
-        return record
+        return replace(record, target=self._target(record.target))
+
+    def _target(self, asked: str | None) -> str | None:
+        """A retry comes back into the topic that is read. Who forwards a record with its headers leaves it to ask for another one."""
+        if self._ready == self._names.ready:
+            return None
+        try:
+            returns = asked is not None and Target.decode(asked.encode()).topic == self._ready
+        except ValueError:
+            returns = False
+        return asked if returns else self._ready
 
     def _reject(self, record: Record, reason: DeadLetterReason, error: object) -> None:
         self._done(rejected(record, self._names, group=self._group, reason=reason, error=error))

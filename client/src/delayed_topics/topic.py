@@ -19,7 +19,15 @@ from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import RAISED, kafka_error, making_client
 from delayed_topics_kafka.registry import RegistryFollower
 
-from delayed_topics.arguments import due_time_ms, foreign_headers, level, record_id, target_header, time_ms
+from delayed_topics.arguments import (
+    check_ready_topic,
+    due_time_ms,
+    foreign_headers,
+    level,
+    record_id,
+    target_header,
+    time_ms,
+)
 from delayed_topics.control import ChangeOutcome, ControlTopic
 from delayed_topics.errors import FAILURES, NotDelayedTopic, Reject, SendFailed
 from delayed_topics.followed import FollowedLayout, not_there, registry_follower
@@ -217,8 +225,11 @@ class DelayedTopic(Closing):
 
     def records(self, group: str, *, member: str | None = None, ready_topic: str | None = None) -> Records:
         """Joins a consumer group of the ready topic, or of another `ready_topic` into which records are released; see Records for
-        `member`."""
+        `member`. Raises what Records raises, ValueError for a `ready_topic` that the delayed topic does not allow and never did, and
+        NotDelayedTopic once the delayed topic was removed and there is a `ready_topic`."""
         self._process.check()
+        if ready_topic is not None:
+            check_ready_topic(self.layout, ready_topic)
         return Records(self._connection, self._names, group, member=member, ready_topic=ready_topic)
 
     def consumer(

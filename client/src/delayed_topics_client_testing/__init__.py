@@ -3,13 +3,14 @@
 What other members need to stand in for a worker belongs to `delayed_topics_core_testing` or `delayed_topics_worker_testing`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Message, Producer
 from delayed_topics import Record
 from delayed_topics_core.headers import Header, Root
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.settings import TopicRole, topic_settings
 from delayed_topics_core_testing import copies
@@ -68,6 +69,11 @@ class Served:
     def write_layout(self, layout: LayoutRecord) -> None:
         with RegistryFollower(self.connection) as follower:
             RegistryWriter(follower, self.connection).write([layout])
+
+    def allow(self, *topics: str, formerly: tuple[str, ...] = ()) -> None:
+        """Other ready topics."""
+        allowed = (*(AllowedTopic(topic, 0) for topic in topics), *(AllowedTopic(topic, 0, 1) for topic in formerly))
+        self.write_layout(replace(self.layout, ready_topics=allowed))
 
     def remove_layout(self) -> None:
         with RegistryFollower(self.connection) as follower:
