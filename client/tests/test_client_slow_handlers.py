@@ -137,6 +137,25 @@ def test_what_was_done_before_is_settled_while_a_record_takes_long_and_that_one_
     assert by_iteration(served, "shipping", lambda _: None, 1) == {b"slow": 1}
 
 
+def test_a_record_that_another_member_has_handled_since_its_loop_was_left_is_not_handed_out_again(
+    served: Served,
+) -> None:
+    served.release(b"left")
+    with connect(served) as orders, orders.records("shipping") as records:
+        for _ in records:
+            break
+        wait_until(lambda: members(KafkaAdmin(served.connection), "shipping") == 0, what="it is thrown out")
+        assert by_iteration(served, "shipping", lambda _: None, 1) == {b"left": 1}
+        served.release(b"later")
+        seen = Seen()
+        for record in records:
+            seen[record.value] += 1
+            if record.value == b"later":
+                records.stop()
+    assert seen == {b"later": 1}
+    assert served.committed("shipping") == {0: 2}
+
+
 def test_a_consumer_that_another_thread_closes_leaves_at_once_and_its_record_comes_again(served: Served) -> None:
     served.release(b"slow")
     admin, seen = KafkaAdmin(served.connection), list[bytes | None]()

@@ -167,8 +167,8 @@ class Records(Closing):
 
     def _next(self) -> Record | None:
         """None: nothing has come, or nothing for a handler."""
-        if self._paused or not self._early:
-            self._poll(POLL_SECONDS)
+        # also where one has come already: its partition may be another member's by now
+        self._poll(0 if self._early and not self._paused else POLL_SECONDS)
         if self._paused or not self._early:
             return None
         message = self._early.popleft()
@@ -178,11 +178,13 @@ class Records(Closing):
         return record
 
     def _poll(self, timeout_seconds: float) -> None:
-        message = self._consumer.poll(timeout_seconds)
-        if message is not None and (error := message.error()) is not None:
+        """Until a record or nothing comes: a rebalance may stand behind an error, such as that polls came too late."""
+        while (message := self._consumer.poll(timeout_seconds)) is not None:
+            if (error := message.error()) is None:
+                self._early.append(message)
+                return
             self._judge(error)
-        elif message is not None:
-            self._early.append(message)
+            timeout_seconds = 0
 
     def _come_back(self, record: Record | None) -> None:
         """The user's code asks for the next record."""
