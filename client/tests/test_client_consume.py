@@ -47,6 +47,32 @@ def test_what_is_done_is_not_handed_out_again(served: Served) -> None:
     assert len(handle_all(served, 11, nothing, group="billing")) == 11
 
 
+def test_properties_of_the_user_are_honoured(served: Served) -> None:
+    """A new group that is not to have what came before it."""
+    served.release(b"before")
+    told, there = list[str](), threading.Event()
+    own = {"auto.offset.reset": "latest", "stats_cb": told.append, "statistics.interval.ms": 100}
+
+    def release() -> None:
+        while not there.wait(0.3):
+            served.release(b"since")
+
+    releasing = threading.Thread(target=release)
+    releasing.start()
+    try:
+        with (
+            DelayedTopic.connect({"bootstrap.servers": served.bootstrap, **own}, served.names.front) as orders,
+            orders.records("shipping") as records,
+        ):
+            for record in records:
+                assert record.value == b"since"
+                records.stop()
+    finally:
+        there.set()
+        releasing.join()
+    assert any('"cgrp"' in statistics for statistics in told)
+
+
 async def handle_later(record: Record) -> None:
     raise AssertionError(f"nobody awaits it: {record}")
 

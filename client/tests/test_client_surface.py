@@ -1,5 +1,6 @@
 import asyncio
 import inspect
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 
@@ -16,6 +17,7 @@ from delayed_topics_client_testing import received
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.names import TopicNames
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_kafka.errors import ConnectionInvalid
 
 
 def test_nothing_leaks() -> None:
@@ -36,6 +38,25 @@ def test_a_group_that_retries_could_not_carry_is_refused_at_once(group: str) -> 
 
     with pytest.raises(GroupInvalid, match="group must be 1 to 249 ASCII characters"):
         Records(connection, TopicNames.of("orders"), group)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("group.id", "billing"),
+        ("enable.auto.commit", True),
+        ("enable.auto.offset.store", "true"),
+        ("isolation.level", "read_uncommitted"),
+        ("partitioner", "consistent_random"),
+        ("enable.idempotence", "false"),
+        ("max.in.flight.requests.per.connection", "5"),
+    ],
+)
+def test_a_property_that_a_consumer_can_not_honour_is_refused_by_its_name(name: str, value: str | bool) -> None:
+    connection = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": "0", name: value})
+
+    with pytest.raises(ConnectionInvalid, match=f"the property {re.escape(name)} can't be "):
+        Records(connection, TopicNames.of("orders"), "shipping")
 
 
 def test_a_dead_letter_gets_smaller_until_it_fits() -> None:

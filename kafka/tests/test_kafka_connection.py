@@ -101,6 +101,18 @@ def test_what_does_not_fit_together_is_refused(fields: dict[str, Any], message: 
         Connection(**{"bootstrap_servers": "kafka:9092", **fields})
 
 
+def test_a_property_that_a_client_can_not_honour_is_refused_by_its_name() -> None:
+    further = {"enable.auto.commit": "false", "max.in.flight": "5"}
+    connection = Connection(bootstrap_servers="a:1", further=further)
+    assert connection.config_with({"enable.auto.commit": False, "group.id": "shipping"})["group.id"] == "shipping"
+    with pytest.raises(
+        ConnectionInvalid, match=r"property max\.in\.flight can't be 5, because this client works only with 1\."
+    ):
+        connection.config_with({"max.in.flight.requests.per.connection": 1})
+    with pytest.raises(ConnectionInvalid, match=r"enable\.auto\.commit can't be false, because .* only with true\."):
+        connection.config_with({"enable.auto.commit": True})
+
+
 def test_a_directory_without_bootstrap_servers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConnectionInvalid, match="at least bootstrap-servers"):
         Connection.from_directory(tmp_path)

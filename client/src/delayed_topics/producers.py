@@ -10,12 +10,10 @@ LARGEST_RECORD_BYTES: Final = 100_000_000
 
 
 def producer_properties(connection: Connection) -> dict[str, Any]:
-    """Properties of librdkafka. Only the compression is the user's to choose."""
+    """Properties of librdkafka. Raises ConnectionInvalid for one of the user's that the client can't honour."""
     return {
         "compression.type": "lz4",
-        **connection.client_config(),
-        **IDEMPOTENT,
-        # Java's default partitioner, so that a key finds the same partition from either language
-        "partitioner": "murmur2_random",
         "message.max.bytes": LARGEST_RECORD_BYTES,
+        # Java's default partitioner, so that a key finds the same partition from either language
+        **connection.config_with({**IDEMPOTENT, "partitioner": "murmur2_random"}),
     }

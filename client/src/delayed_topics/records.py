@@ -68,7 +68,8 @@ class Records(Closing):
 
         `member` is a name that stays the same over restarts and that no other member has, such as the pod's: a restart after
         a SIGKILL then ends at once a transaction that was left open, which else holds readers back for ten seconds.
-        Raises GroupInvalid for a group that a retry's header couldn't carry, and ConnectionInvalid.
+        Raises GroupInvalid for a group that a retry's header couldn't carry, and ConnectionInvalid, also for a property of the
+        connection that a consumer of this client can't have, such as enable.auto.commit.
         """
         if not group.isascii() or not 0 < len(group) <= MAX_GROUP_BYTES:
             raise GroupInvalid(
@@ -90,15 +91,19 @@ class Records(Closing):
         """They came while another record was at hand, or were at hand when a loop was left."""
         self._resting = False
         """Partitions are paused, since nobody asks for records."""
-        self._config: dict[str, Any] = {
-            **connection.client_config(),
+        needed = {
             "group.id": group,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
-            "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
+        }
+        statistics = when_stranded(self._stranded.set, connection.further.get("stats_cb"))
+        self._config: dict[str, Any] = {
+            "auto.offset.reset": "earliest",
             "fetch.queue.backoff.ms": 50,
-            **when_stranded(self._stranded.set),
+            **statistics,  # a connection can turn them off
+            **connection.config_with(needed),
+            "stats_cb": statistics["stats_cb"],
         }
         with making_client(connection.bootstrap_servers):
             self._consumer = Consumer(self._config)

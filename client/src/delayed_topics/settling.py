@@ -35,7 +35,7 @@ class Settling:
         self._in_doubt = False
         """A transaction was about to be committed, and it is not known whether it was."""
         self._transactions = CopyTransactions(
-            {**producer_properties(connection), "client.id": transactional_id, "linger.ms": 0},
+            {"client.id": transactional_id, **producer_properties(connection), "linger.ms": 0},
             transactional_id,
             bootstrap_servers=connection.bootstrap_servers,
             timeout_seconds=TIMEOUT_SECONDS,

@@ -14,6 +14,7 @@ from delayed_topics_kafka.errors import FENCED, RAISED, kafka_error, making_clie
 from delayed_topics_kafka.transactions import TRANSACTION_TIMEOUT_MS, send_offsets, why_undelivered
 
 from delayed_topics.copies import BY_KEY, Copy
+from delayed_topics.producers import LARGEST_RECORD_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class CopyTransactions:
         self._partitions: dict[str, int] = {}
         self._config: dict[str, Any] = {
             **properties,
+            "message.max.bytes": LARGEST_RECORD_BYTES,  # what came in goes out, whatever the user's own records may have
             "transactional.id": transactional_id,
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "delivery.report.only.error": True,

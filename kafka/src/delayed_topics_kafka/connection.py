@@ -46,6 +46,8 @@ _PROPERTIES: Final = {
 }
 """Field → librdkafka property."""
 
+_ALSO_CALLED: Final = {"max.in.flight.requests.per.connection": ("max.in.flight",)}
+
 _OIDC: Final = {"sasl.oauthbearer.method": "oidc"}
 """The client library fetches and renews tokens by itself, in a thread of its own."""
 
@@ -119,6 +121,18 @@ class Connection:
             **self.further,
         }
 
+    def config_with(self, needed: Mapping[str, Any]) -> dict[str, Any]:
+        """As `client_config`, for a client that works only with the `needed` properties. Raises ConnectionInvalid if `further` has another
+        value of one."""
+        for name, value in needed.items():
+            for spelled in (name, *_ALSO_CALLED.get(name, ())):
+                if spelled in self.further and _written(self.further[spelled]) != _written(value):
+                    raise ConnectionInvalid(
+                        f"the property {spelled} can't be {_written(self.further[spelled])}, because this client works only with "
+                        f"{_written(value)}. Remove the property"
+                    )
+        return {**self.client_config(), **needed}
+
     def _oidc(self) -> dict[str, Any]:
         own = self.token_endpoint_ca_pem is not None or "https.ca.location" in self.further
         return _OIDC if own or (trusted := trusted_authorities()) is None else {**_OIDC, "https.ca.location": trusted}
@@ -159,6 +173,11 @@ def trusted_authorities() -> str | None:
     for tokens."""
     files = (ssl.get_default_verify_paths().cafile, *_AUTHORITIES)
     return next((file for file in files if file and Path(file).is_file()), None)
+
+
+def _written(value: object) -> str:
+    """As in a properties file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _content(file: Path, attribute: str) -> str:

@@ -8,9 +8,9 @@ from confluent_kafka import KafkaError
 LOOK_SECONDS: Final = 5
 
 
-def when_stranded(note: Callable[[], None]) -> dict[str, Any]:
+def when_stranded(note: Callable[[], None], also: Callable[[str], object] | None = None) -> dict[str, Any]:
     """Settings of a client that calls `note` once it is stranded. It does so where it serves its callbacks: poll it, else its
-    statistics pile up, 3 kB and more each time. `statistics.interval.ms` 0 turns it off.
+    statistics pile up, 3 kB and more each time. `statistics.interval.ms` 0 turns it off. `also`: is given the statistics, too.
 
     A client (librdkafka 2.10 to 2.16) that is told of a topic and of no broker gives up all brokers that it had, and never
     goes back to its bootstrap servers (`rd_kafka_metadata_decommission_unavailable_brokers`). It can only be replaced.
@@ -26,6 +26,8 @@ def when_stranded(note: Callable[[], None]) -> dict[str, Any]:
         looks_without = 0 if knows else looks_without + 1
         if looks_without > 1:  # a client that begins anew by itself has none for a moment
             note()
+        if also is not None:
+            also(statistics)
 
     return {"statistics.interval.ms": LOOK_SECONDS * 1000, "stats_cb": look}
 
