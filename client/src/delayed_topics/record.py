@@ -33,6 +33,8 @@ class Record:
     appended_at_ms        when it was written to the ready topic
     created_at_ms         when it was made, by the clock of the client that sent it; None if it didn't say
     target                the topic that it was read from, or topic:partition, if it is not the delayed topic's own ready topic
+    topic, partition,     where it was read
+    offset
     root                  where this attempt was first seen, and in which topic; None for a record that no worker released
     """
 

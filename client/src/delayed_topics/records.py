@@ -63,14 +63,7 @@ class Records(Closing):
         member: str | None = None,
         ready_topic: str | None = None,
     ) -> None:
-        """`ready_topic`: the one that is read, if it is another than the delayed topic's own. What is retried comes back there, after the
-        delays of this delayed topic, also what another one has released.
-
-        `member` is a name that stays the same over restarts and that no other member has, such as the pod's: a restart after
-        a SIGKILL then ends at once a transaction that was left open, which else holds readers back for ten seconds.
-        Raises GroupInvalid for a group that a retry's header couldn't carry, and ConnectionInvalid, also for a property of the
-        connection that a consumer of this client can't have, such as enable.auto.commit.
-        """
+        """See `DelayedTopic.records`, which makes these."""
         if not group.isascii() or not 0 < len(group) <= MAX_GROUP_BYTES:
             raise GroupInvalid(
                 f"group must be 1 to {MAX_GROUP_BYTES} ASCII characters, but it is {group[:32]!r}. Retries carry it in a header"
@@ -135,7 +128,7 @@ class Records(Closing):
                     yield record
 
     def retry(self, record: Record, error: BaseException) -> None:
-        """The record comes back after its next delay, or becomes a dead letter if it was retried often enough."""
+        """The record comes back after its next delay, or becomes a dead letter if it has reached the retry cap. Raises ClientForked."""
         done_at_ms = int(time.time() * 1000)
         self._done(retry(record, self._names, group=self._group, error=error, done_at_ms=done_at_ms))
 

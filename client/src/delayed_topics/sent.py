@@ -28,8 +28,8 @@ LEFT_UNLESS_ASKED_FOR: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Of a partition: up to which offset, and without it, dead letters were sent. Those of some reasons are not as far as the others, or
-    further: `of_reason`.
+    """Which dead letters of a partition were sent: those with an offset below `others`. Those with a reason in `of_reason` were sent below
+    the offset there, which may be lower or higher.
 
     As committed: `others` is the offset. The metadata are the id of the topic, which tells the commit from one for a former topic of the
     name, and `<reason>=<offset>` for each of `of_reason`, with spaces between.

@@ -46,8 +46,8 @@ lock taken."""
 
 
 class DelayedTopic(Closing):
-    """Made by `connect`; use it as a context. `send`, `flush`, `cancel`, `reschedule` and `withdraw` may be called from many
-    threads.
+    """Made by `connect`. Use it as a context manager, which closes it. `send`, `flush`, `cancel`, `reschedule` and `withdraw` may be
+    called from many threads.
 
     Belongs to the process that connected: in one that is forked from it, everything but `close` raises ClientForked.
     """
@@ -119,15 +119,18 @@ class DelayedTopic(Closing):
         created_at_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> None:
-        """To the front topic, without waiting: `flush` waits, and says what failed.
+        """Sends a record to the front topic, without waiting for Kafka. `flush` waits, and raises what failed.
 
-        delay_level   the 1-based entry of the delay list that the record waits; above the last: the last; without: the first
-        deliver_at_ms when it is due, in milliseconds since the epoch, instead of a delay; in the past: at once
-        target        the topic that it comes out in, or topic:partition, also when it is retried; without: the ready topic
-        id            stays with the record over all attempts; the worker gives it one if you don't
-        created_at_ms when it was made, for whoever handles it to read; stays over all attempts, too
-        on_delivery   is called when Kafka has the record, with (None, Message), or when it failed, with (KafkaError, Message), as by
-                      confluent_kafka: in whichever thread sends or flushes then. It can't do that itself. What it raises is logged
+        value, key    of the record; records with the same key go to the same partition
+        headers       further headers, which stay with the record over all attempts
+        delay_level   the entry of the delay list that the record waits, counted from 1: the first unless given. A number above the last
+                      entry means the last
+        deliver_at_ms the due time, in milliseconds since the epoch, in the place of a delay. A time in the past means at once
+        target        the topic in which the record comes out, also when it is retried, or topic:partition: the ready topic unless given
+        id            stays the same over all attempts. A worker gives the record one unless you do
+        created_at_ms when the record was made, in milliseconds since the epoch, for its handler. Stays the same over all attempts
+        on_delivery   is called as by confluent_kafka: with (None, Message) when Kafka has the record, or with (KafkaError, Message) when
+                      it failed. Any thread that sends or flushes may call it. It can't send or flush itself. What it raises is logged
 
         Raises ValueError for headers that are not yours to give, for a due time where the DelayedTopic has no ladder or that is
         further ahead than it allows, and for a target that it does not allow; SendFailed for a record that no broker would take,
@@ -166,9 +169,9 @@ class DelayedTopic(Closing):
         self._serve(self._producer.poll, 0)
 
     def flush(self, timeout_seconds: float = FLUSH_SECONDS) -> None:
-        """Returns when all that was sent before the call, by any thread, has arrived. Raises SendFailed if Kafka has not acknowledged it
-        all in time, or if a record did not arrive that was sent by this thread, or by one that has ended. What threads that still run
-        have sent is for their own `flush` to tell, or for `close`."""
+        """Waits until Kafka has acknowledged all records that any thread sent before this call. Raises SendFailed if that takes longer
+        than `timeout_seconds`, or if a record did not arrive that was sent by this thread, or by a thread that has ended. `flush` in
+        another thread that still runs raises the failures of that thread, or else `close` does."""
         self._flush(threading.current_thread(), timeout_seconds)
 
     def _flush(self, sender: threading.Thread | None, timeout_seconds: float) -> None:
@@ -195,11 +198,12 @@ class DelayedTopic(Closing):
             )
 
     def cancel(self, id: str, *, wait_seconds: float = 0) -> ChangeOutcome:  # noqa: A002  the header's name
-        """Has workers make dead letters of the records with this id, instead of releasing them, from the moment they have read the
-        request until it is withdrawn. A record that was sent without an id has its root as one, as "f:3:7:<topic id>".
+        """Cancels the records with this id: from the moment when workers have read the request until `withdraw`, they make dead letters of
+        these records instead of releasing them. A record that was sent without an id has its root as its id, such as
+        "f:3:7:<topic id>".
 
-        Returns when the request is in Kafka; then waits up to that long for a worker's answer. It comes when a record of the id
-        would be released or hop on, or when it is known that none does: see ChangeOutcome.
+        Writes the request into Kafka, and then waits up to `wait_seconds` for the answer of a worker. A worker answers when a record with
+        the id would be released or hop, or when it is known that there is none: see ChangeOutcome.
 
         Raises ValueError for an id that no record can have, and where the DelayedTopic has no control topic; SendFailed if Kafka
         did not say that it has the request; KafkaCallError if it has, and the answer can't be read; NotDelayedTopic once the topic
@@ -208,9 +212,9 @@ class DelayedTopic(Closing):
         return self._controlled().request(record_id(id), Control(ControlKind.CANCEL), wait_seconds=wait_seconds)
 
     def reschedule(self, id: str, deliver_at_ms: int, *, wait_seconds: float = 0) -> ChangeOutcome:  # noqa: A002
-        """Has records with this id that have come in before that time come out then, in milliseconds since the epoch, instead of when
-        they are due. If it is over when a worker reads the request, they come out as soon as their turn comes: to have a record come out
-        now, ask for the present time, and not for 0. What comes in after that time is not meant.
+        """Gives the records with this id a new due time, `deliver_at_ms`, in milliseconds since the epoch. The request applies only to
+        records that come in before that time. If the time is over when a worker reads the request, these records come out as soon as
+        their turn comes. So to have a record come out now, ask for the present time: no record came in before 0.
 
         Returns, waits and raises as `cancel`, and ValueError for a time as `send` does.
         """
@@ -219,14 +223,22 @@ class DelayedTopic(Closing):
         return control.request(record_id(id), wanted, wait_seconds=wait_seconds)
 
     def withdraw(self, id: str) -> None:  # noqa: A002  the header's name
-        """Takes `cancel` or `reschedule` back: records with this id are released when they are due. Returns when Kafka has it. Raises as
-        `cancel`."""
+        """Withdraws what `cancel` or `reschedule` requested: the records with this id are released when they are due. Returns when Kafka
+        has the withdrawal. Raises what `cancel` raises."""
         self._controlled().withdraw(record_id(id))
 
     def records(self, group: str, *, member: str | None = None, ready_topic: str | None = None) -> Records:
-        """Joins a consumer group of the ready topic, or of another `ready_topic` into which records are released; see Records for
-        `member`. Raises what Records raises, ValueError for a `ready_topic` that the delayed topic does not allow and never did, and
-        NotDelayedTopic once the delayed topic was removed and there is a `ready_topic`."""
+        """Joins a consumer group that reads the ready topic.
+
+        member        a name of this consumer that stays the same over restarts and that no other one has, such as that of its pod. After
+                      a SIGKILL, the next consumer with this name ends at once the transaction that was left open, which would hold back
+                      readers for ten seconds
+        ready_topic   another topic to read, into which records are released. What is retried comes back there
+
+        Raises GroupInvalid for a group that a header can't carry, ConnectionInvalid for a property of the connection that a consumer of
+        this client can't have, and, with a `ready_topic`, ValueError for one that the delayed topic does not allow and never did, and
+        NotDelayedTopic once the delayed topic was removed.
+        """
         self._process.check()
         if ready_topic is not None:
             check_ready_topic(self.layout, ready_topic)
@@ -235,14 +247,15 @@ class DelayedTopic(Closing):
     def consumer(
         self, group: str, handler: Handler, *, member: str | None = None, ready_topic: str | None = None
     ) -> "Consumer":
-        """As `records`, with a handler whose exceptions decide what becomes of a record. Raises what Records and Consumer raise."""
+        """A Consumer with a handler, whose exceptions decide what becomes of a record. The other arguments, and what it raises, are those
+        of `records`. Raises TypeError for a handler that is a coroutine function or a generator."""
         check_handler(handler)  # before a group is joined
         return Consumer(self.records(group, member=member, ready_topic=ready_topic), handler)
 
     def consume(
         self, group: str, handler: Handler, *, member: str | None = None, ready_topic: str | None = None
     ) -> None:
-        """Runs a consumer until SIGTERM or SIGINT; to be called in the main thread."""
+        """Runs a `consumer` until SIGTERM or SIGINT; to be called in the main thread. Raises what `consumer` and Consumer.run raise."""
         self.consumer(group, handler, member=member, ready_topic=ready_topic).run_until_signal()
 
     def close(self) -> None:
