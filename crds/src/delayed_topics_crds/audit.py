@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Strict
 
-from delayed_topics_crds.base import Limits, ListMap, Resource, Rule, Spec, Status, Time
+from delayed_topics_crds.base import ListMap, Resource, Rule, Spec, Status, Time, limits
 from delayed_topics_crds.common import ObjectName, StatusBase, Verdict
 from delayed_topics_crds.output import Output
 from delayed_topics_crds.schedule import DEADLINE_SECONDS, ActiveDeadlineSeconds, MaxLatenessMs, Spark
@@ -49,7 +49,7 @@ class Window(Spec):
 class Sample(Spec):
     """A share of the records. The audit looks at a record with all of its hops and outcomes, or not at all."""
 
-    one_in: Annotated[int, Limits(1, 1_000_000, "records")]
+    one_in: Annotated[int, limits(1, 1_000_000, "records")]
     """The audit looks at one record in this many. A hash of the root decides which one, so every audit looks at the same records."""
 
 
@@ -83,7 +83,7 @@ class DelayedTopicAuditSpec(Spec):
     active_deadline_seconds: ActiveDeadlineSeconds = DEADLINE_SECONDS
     """How long the Job may run, in seconds. This includes all tries, and the time in which its pod waits for a node with room. When the
     time is over, the Job is stopped and the verdict is `Unknown`. Defaults to 1 day."""
-    ttl_seconds_after_finished: Annotated[int, Limits(0, 31_536_000, "seconds (365 days)")] = 86_400
+    ttl_seconds_after_finished: Annotated[int, limits(0, 31_536_000, "seconds (365 days)")] = 86_400
     """How long the Job and its pod are kept after the audit, in seconds. The verdict stays. Defaults to 1 day."""
 
 

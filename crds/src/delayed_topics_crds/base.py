@@ -1,6 +1,6 @@
 """What all models share: naming, strictness, and limits that are declared once.
 
-A limit on a field is an annotation (`Limits`, `Matches`, `Entries`) that checks in Python and writes a CEL rule into the
+A limit on a field is an annotation (`limits`, `matches`, `entries`) that checks in Python and writes a CEL rule into the
 CRD. It is CEL and not OpenAPI's `minimum`, `pattern` or `minItems` because a user reads the message: CEL's is ours and
 says what to do. Lengths that CEL walks have an OpenAPI maximum as well, since the API server refuses a CRD whose rules
 could cost too much; it is `HEADROOM` times the real limit, so that what a user sees is the CEL message.
@@ -8,7 +8,7 @@ could cost too much; it is `HEADROOM` times the real limit, so that what a user 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar
 
@@ -40,138 +40,93 @@ class Rule:
         return {"rule": self.cel, "message": self.message, **path}
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
-        return _with_rule(handler(schema), self)
+        return _with_rules(handler(schema), self)
 
 
-@dataclass(frozen=True)
-class Limits:
+@dataclass(frozen=True, eq=False)  # hashed by identity: `X | None` hashes the annotations of X
+class Checked:
+    """A value that keeps the rules of `checks`. The CRD has them in this order, with `keywords` of OpenAPI, and Python has the functions.
+
+    `inner` is what the value is before it is checked, unless its type says that.
+    """
+
+    checks: Mapping[Rule, Callable[[Any], bool]]
+    keywords: Mapping[str, int] = field(default_factory=dict)
+    inner: CoreSchema | None = None
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._fitting, self.inner or handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
+        return {**_with_rules(handler(schema), *self.checks), **self.keywords}
+
+    def _fitting(self, value: Any) -> Any:
+        for rule, fits in self.checks.items():
+            if not fits(value):
+                raise ValueError(rule.message)
+        return value
+
+
+def limits(minimum: int, maximum: int, unit: str) -> Checked:
     """An integer from `minimum` to `maximum`, both included; `unit` ends the message ("seconds (30 days)")."""
-
-    minimum: int
-    maximum: int
-    unit: str
-
-    @property
-    def rule(self) -> Rule:
-        return Rule(
-            cel=f"self >= {self.minimum} && self <= {self.maximum}",
-            message=f"must be between {self.minimum} and {self.maximum} {self.unit}",
-        )
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return _checked(
-            lambda value: self.minimum <= value <= self.maximum, self.rule, core_schema.int_schema(strict=True)
-        )
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
-        return _with_rule(handler(schema), self.rule)
+    rule = Rule(
+        cel=f"self >= {minimum} && self <= {maximum}", message=f"must be between {minimum} and {maximum} {unit}"
+    )
+    return Checked({rule: lambda value: minimum <= value <= maximum}, inner=core_schema.int_schema(strict=True))
 
 
-@dataclass(frozen=True)
-class Matches:
+def matches(pattern: str, message: str, max_length: int, too_long: str = "", headroom: int = HEADROOM) -> Checked:
     """A string that matches `pattern` as a whole (an expression that RE2 and Python read alike)."""
-
-    pattern: str
-    message: str
-    max_length: int
-    too_long: str = ""
-    headroom: int = HEADROOM
-
-    @property
-    def pattern_rule(self) -> Rule:
-        return Rule(cel=f"self.matches(r'^({self.pattern})$')", message=self.message)
-
-    @property
-    def length_rule(self) -> Rule:
-        message = self.too_long or f"must have at most {self.max_length} characters"
-        return Rule(cel=f"size(self) <= {self.max_length}", message=message)
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        short = _checked(lambda value: len(value) <= self.max_length, self.length_rule, handler(source))
-        return _checked(lambda value: re.fullmatch(self.pattern, value) is not None, self.pattern_rule, short)
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
-        both = _with_rule(_with_rule(handler(schema), self.pattern_rule), self.length_rule)
-        return {**both, "maxLength": self.headroom * self.max_length}
+    matching = Rule(cel=f"self.matches(r'^({pattern})$')", message=message)
+    short = Rule(cel=f"size(self) <= {max_length}", message=too_long or f"must have at most {max_length} characters")
+    return Checked(
+        {
+            matching: lambda value: re.fullmatch(pattern, value) is not None,
+            short: lambda value: len(value) <= max_length,
+        },
+        {"maxLength": headroom * max_length},
+    )
 
 
-@dataclass(frozen=True)
-class Entries:
+def entries(minimum: int, maximum: int, what: str) -> Checked:
     """A list of `minimum` to `maximum` entries, called `what` ("delays") in the message."""
-
-    minimum: int
-    maximum: int
-    what: str
-
-    @property
-    def rule(self) -> Rule:
-        if self.minimum == 0:
-            return Rule(cel=f"size(self) <= {self.maximum}", message=f"must list at most {self.maximum} {self.what}")
-        return Rule(
-            cel=f"size(self) >= {self.minimum} && size(self) <= {self.maximum}",
-            message=f"must list {self.minimum} to {self.maximum} {self.what}",
+    if minimum == 0:
+        rule = Rule(cel=f"size(self) <= {maximum}", message=f"must list at most {maximum} {what}")
+    else:
+        rule = Rule(
+            cel=f"size(self) >= {minimum} && size(self) <= {maximum}",
+            message=f"must list {minimum} to {maximum} {what}",
         )
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return _checked(lambda value: self.minimum <= len(value) <= self.maximum, self.rule, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
-        return {**_with_rule(handler(schema), self.rule), "maxItems": HEADROOM * self.maximum}
+    return Checked({rule: lambda value: minimum <= len(value) <= maximum}, {"maxItems": HEADROOM * maximum})
 
 
-@dataclass(frozen=True)
-class Keys:
+def keys(names: tuple[str, ...], why: str) -> Checked:
     """A map of at most all of `names`, which ends the message with why ("the rest is the operator's")."""
-
-    names: tuple[str, ...]
-    why: str
-
-    @property
-    def rule(self) -> Rule:
-        listed = ", ".join(self.names)
-        return Rule(
-            cel=f"self.all(name, name in {list(self.names)})",
-            message=f"must have no other keys than {listed}: {self.why}",
-        )
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return _checked(lambda value: set(value) <= set(self.names), self.rule, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
-        return {**_with_rule(handler(schema), self.rule), "maxProperties": HEADROOM * len(self.names)}
+    rule = Rule(
+        cel=f"self.all(name, name in {list(names)})",
+        message=f"must have no other keys than {', '.join(names)}: {why}",
+    )
+    return Checked({rule: lambda value: set(value) <= set(names)}, {"maxProperties": HEADROOM * len(names)})
 
 
-@dataclass(frozen=True)
-class LabelKeys:
+def label_keys(maximum: int, what: str) -> Checked:
     """A map of at most `maximum` entries, called `what` ("labels") in the message, with keys that Kubernetes takes for those of labels
     and annotations."""
-
-    maximum: int
-    what: str
-
-    @property
-    def rules(self) -> tuple[Rule, Rule]:
-        return (
-            Rule(cel=f"size(self) <= {self.maximum}", message=f"must have at most {self.maximum} {self.what}"),
-            Rule(
-                cel=f"self.all(key, key.matches(r'^({_LABEL_KEY})$'))",
-                message=(
-                    "must have keys of at most 63 letters, digits, '-', '_' and '.' that begin and end with a letter or digit. A DNS name "
-                    "and '/' may come first, as in example.com/team"
-                ),
-            ),
-        )
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        few, legal = self.rules
-        counted = _checked(lambda value: len(value) <= self.maximum, few, handler(source))
-        return _checked(lambda value: all(re.fullmatch(_LABEL_KEY, key) for key in value), legal, counted)
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
-        made = handler(schema)
-        for rule in self.rules:
-            made = _with_rule(made, rule)
-        return {**made, "maxProperties": HEADROOM * self.maximum}
+    few = Rule(cel=f"size(self) <= {maximum}", message=f"must have at most {maximum} {what}")
+    legal = Rule(
+        cel=f"self.all(key, key.matches(r'^({_LABEL_KEY})$'))",
+        message=(
+            "must have keys of at most 63 letters, digits, '-', '_' and '.' that begin and end with a letter or digit. A DNS name "
+            "and '/' may come first, as in example.com/team"
+        ),
+    )
+    return Checked(
+        {
+            few: lambda value: len(value) <= maximum,
+            legal: lambda value: all(re.fullmatch(_LABEL_KEY, key) for key in value),
+        },
+        {"maxProperties": HEADROOM * maximum},
+    )
 
 
 @dataclass(frozen=True)
@@ -184,17 +139,8 @@ class ListMap:
         return {**handler(schema), "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [self.key]}
 
 
-def _with_rule(schema: JsonSchema, rule: Rule) -> JsonSchema:
-    return {**schema, RULES: [*schema.get(RULES, ()), rule.to_schema()]}
-
-
-def _checked(fits: Callable[[Any], bool], rule: Rule, inner: CoreSchema) -> CoreSchema:
-    def check(value: Any) -> Any:
-        if not fits(value):
-            raise ValueError(rule.message)
-        return value
-
-    return core_schema.no_info_after_validator_function(check, inner)
+def _with_rules(schema: JsonSchema, *rules: Rule) -> JsonSchema:
+    return {**schema, RULES: [*schema.get(RULES, ()), *(rule.to_schema() for rule in rules)]}
 
 
 def _whole_second(time: datetime) -> datetime:

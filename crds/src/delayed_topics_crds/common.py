@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from delayed_topics_crds.base import ListMap, Matches, Spec, Status, Time
+from delayed_topics_crds.base import ListMap, Spec, Status, Time, matches
 
 NAME = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 NAME_MESSAGE = "must be the name of a Kubernetes object: lower-case letters, digits, '-' and '.'"
 
-ObjectName = Annotated[str, Matches(NAME, NAME_MESSAGE, 253)]
+ObjectName = Annotated[str, matches(NAME, NAME_MESSAGE, 253)]
 MAX_MESSAGE = 4000
 """Characters of a condition's message: messages of Kafka, or of many topics, have no end of their own."""
 

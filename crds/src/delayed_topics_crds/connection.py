@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Strict
 
-from delayed_topics_crds.base import Entries, Limits, ListMap, Matches, Resource, Rule, Spec
+from delayed_topics_crds.base import ListMap, Resource, Rule, Spec, entries, limits, matches
 from delayed_topics_crds.common import SecretRef, StatusBase
 from delayed_topics_crds.delayed_topic import MAX_WORKERS, WorkerTemplate
 from delayed_topics_crds.pods import LabelSelector, Quantity
@@ -16,7 +16,7 @@ SaslMechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"
 
 BootstrapServer = Annotated[
     str,
-    Matches(
+    matches(
         r"([a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}",
         "must be host:port, without a scheme, such as kafka.example.com:9092",
         261,
@@ -24,11 +24,11 @@ BootstrapServer = Annotated[
 ]
 TopicPrefix = Annotated[
     str,
-    Matches(r"[a-zA-Z0-9._-]*", "must be the beginning of a topic name: letters, digits, '.', '_' and '-'", 249),
+    matches(r"[a-zA-Z0-9._-]*", "must be the beginning of a topic name: letters, digits, '.', '_' and '-'", 249),
 ]
 
 
-SecretKey = Annotated[str, Matches(r"[-._a-zA-Z0-9]+", "must be a key of the Secret", 253)]
+SecretKey = Annotated[str, matches(r"[-._a-zA-Z0-9]+", "must be a key of the Secret", 253)]
 
 
 class CaSecretRef(SecretRef):
@@ -95,7 +95,7 @@ class OAuth(Spec):
 
     token_endpoint_url: Annotated[
         str,
-        Matches(
+        matches(
             r"https://[-a-zA-Z0-9._~:/?&=%\[\]]+",
             "must be an HTTPS URL without credentials, such as https://login.example.com/oauth2/token",
             512,
@@ -103,7 +103,7 @@ class OAuth(Spec):
     ]
     """The URL of the token endpoint, such as `https://login.example.com/oauth2/token`."""
     client_id: (
-        Annotated[str, Matches(r"\S(.*\S)?", "must be a client id, in one line and without spaces around it", 253)]
+        Annotated[str, matches(r"\S(.*\S)?", "must be a client id, in one line and without spaces around it", 253)]
         | None
     ) = None
     """The client id, for a Secret that has none. Unless set, the client id comes from the Secret."""
@@ -112,7 +112,7 @@ class OAuth(Spec):
     scope: (
         Annotated[
             str,
-            Matches(r"[!#-\[\]-~]+( [!#-\[\]-~]+)*", "must be scopes of OAuth 2.0 with one space between them", 512),
+            matches(r"[!#-\[\]-~]+( [!#-\[\]-~]+)*", "must be scopes of OAuth 2.0 with one space between them", 512),
         ]
         | None
     ) = None
@@ -122,7 +122,7 @@ class OAuth(Spec):
             Mapping[
                 str,
                 Annotated[
-                    str, Matches(r"[!-+\--~]+", "must be a value of visible ASCII characters without commas", 253)
+                    str, matches(r"[!-+\--~]+", "must be a value of visible ASCII characters without commas", 253)
                 ],
             ],
             Rule(
@@ -170,7 +170,7 @@ class Sasl(Spec):
     username: (
         Annotated[
             str,
-            Matches(r"\S(.*\S)?", "must be the name of a Kafka user, in one line and without spaces around it", 249),
+            matches(r"\S(.*\S)?", "must be the name of a Kafka user, in one line and without spaces around it", 249),
         ]
         | None
     ) = None
@@ -184,7 +184,7 @@ class Sasl(Spec):
 class SharedWorkers(Spec):
     """Workers that serve all DelayedTopics of the connection that have no workers of their own."""
 
-    replicas: Annotated[int, Limits(0, MAX_WORKERS, "workers")] = 2
+    replicas: Annotated[int, limits(0, MAX_WORKERS, "workers")] = 2
     """How many shared workers there are. With 0, they release no record."""
     template: WorkerTemplate | None = None
     """Additions to the worker pods. A change replaces the pods one by one."""
@@ -204,13 +204,13 @@ class KafkaConnectionSpec(Spec):
         ),
     )
 
-    bootstrap_servers: Annotated[tuple[BootstrapServer, ...], Entries(1, 16, "servers (host:port)")]
+    bootstrap_servers: Annotated[tuple[BootstrapServer, ...], entries(1, 16, "servers (host:port)")]
     """The brokers that clients contact first, each as `host:port`."""
     tls: Tls | None = None
     """TLS settings. Unless set, connections are not encrypted."""
     sasl: Sasl | None = None
     """Authentication by user name and password, or by tokens. Unless set, clients do not authenticate."""
-    broker_skew_ms: Annotated[int, Limits(0, 60_000, "milliseconds (1 minute)")] | None = None
+    broker_skew_ms: Annotated[int, limits(0, 60_000, "milliseconds (1 minute)")] | None = None
     """How much the clocks of the brokers may differ, in milliseconds. Workers release records that much later, so that no record is early.
     Defaults to 0 if there was never more than one broker, and to 5 otherwise."""
     shared_workers: SharedWorkers | None = None
@@ -218,7 +218,7 @@ class KafkaConnectionSpec(Spec):
     have no `spec.workers` and the guarantee `AtLeastOnce`. Unless set, each DelayedTopic has its own workers."""
 
 
-Names = Annotated[tuple[Annotated[str, Field(max_length=317)], ...], Entries(0, 64, "names")]
+Names = Annotated[tuple[Annotated[str, Field(max_length=317)], ...], entries(0, 64, "names")]
 
 
 class TemplateGrant(Spec):
@@ -246,9 +246,9 @@ class TemplateGrant(Spec):
 class AuditGrant(Spec):
     """What one audit may use of the namespace in which audits of cluster connections run."""
 
-    max_executors: Annotated[int, Limits(0, MAX_EXECUTORS, "executors")] = 0
+    max_executors: Annotated[int, limits(0, MAX_EXECUTORS, "executors")] = 0
     """The most executors. Executors also need the chart value `audits.executors.enabled`."""
-    max_cores: Annotated[int, Limits(1, MAX_CORES, "cores")] = 4
+    max_cores: Annotated[int, limits(1, MAX_CORES, "cores")] = 4
     """The most CPU cores of each executor, or of the Job's pod if there are no executors."""
     max_memory: SparkMemory = "4g"
     """The largest heap of each Java process."""
@@ -276,15 +276,15 @@ class Grant(Spec):
         ),
     ]
     """Selects namespaces by their labels. `{}` selects every namespace."""
-    topic_prefixes: Annotated[tuple[TopicPrefix, ...], Entries(1, 32, 'prefixes ("" is every topic)')]
+    topic_prefixes: Annotated[tuple[TopicPrefix, ...], entries(1, 32, 'prefixes ("" is every topic)')]
     """Prefixes of the front topics that DelayedTopics of these namespaces may own. `""` allows every topic."""
-    ready_topic_prefixes: Annotated[tuple[TopicPrefix, ...], Entries(0, 32, 'prefixes ("" is every topic)')] = ()
+    ready_topic_prefixes: Annotated[tuple[TopicPrefix, ...], entries(0, 32, 'prefixes ("" is every topic)')] = ()
     """Prefixes of the topics that `ready.allowedTopics` may name, no matter who owns them. `""` allows every topic. Unless set, no topic is
     allowed."""
-    max_partitions: Annotated[int, Limits(1, 10_000, "partitions")] | None = None
+    max_partitions: Annotated[int, limits(1, 10_000, "partitions")] | None = None
     """How many partitions the front, the ready, and the delays topic of one DelayedTopic may each have. Unless set, there is no limit for
     one DelayedTopic."""
-    max_workers: Annotated[int, Limits(0, 1000, "workers")] | None = None
+    max_workers: Annotated[int, limits(0, 1000, "workers")] | None = None
     """How many workers one DelayedTopic may have. The operator starts no more than these. Unless set, there is no limit for one
     DelayedTopic."""
     quota: Quota | None = None
@@ -304,7 +304,7 @@ class Grant(Spec):
 class ClusterKafkaConnectionSpec(KafkaConnectionSpec):
     """How to reach Kafka, and which namespaces may use it."""
 
-    allow: Annotated[tuple[Grant, ...], Entries(0, 64, "grants")] = ()
+    allow: Annotated[tuple[Grant, ...], entries(0, 64, "grants")] = ()
     """Grants that say which namespaces may own which topics. One grant that fits is enough. Without grants, no namespace may own a
     topic."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, Strict
 
-from delayed_topics_crds.base import Entries, LabelKeys, Limits, Matches, Resource, Rule, Spec
+from delayed_topics_crds.base import Resource, Rule, Spec, entries, label_keys, limits, matches
 from delayed_topics_crds.common import ObjectName
 from delayed_topics_crds.delayed_topic_status import DelayedTopicStatus
 from delayed_topics_crds.pods import Affinity, LabelValue, ResourceRequirements, Toleration
@@ -69,7 +69,7 @@ def _reserved(topic: str, *, unless: str = "", say: str = "") -> tuple[Rule, ...
 _PREFIXES, _SUFFIXES = _reserved("self")
 TopicName = Annotated[
     str,
-    Matches(
+    matches(
         r"[a-zA-Z0-9._-]+",
         "must be a Kafka topic name: letters, digits, '.', '_' and '-' only",
         MAX_TOPIC_LENGTH,
@@ -84,7 +84,7 @@ TopicName = Annotated[
 
 ReadyTopicName = Annotated[
     str,
-    Matches(
+    matches(
         r"[a-zA-Z0-9._-]+",
         "must be a Kafka topic name: letters, digits, '.', '_' and '-' only",
         MAX_TOPIC_NAME_LENGTH,
@@ -100,7 +100,7 @@ ReadyTopicName = Annotated[
 class Ready(Spec):
     """The ready topics."""
 
-    allowed_topics: Annotated[tuple[ReadyTopicName, ...], Entries(0, MAX_READY_TOPICS, "topics")] = ()
+    allowed_topics: Annotated[tuple[ReadyTopicName, ...], entries(0, MAX_READY_TOPICS, "topics")] = ()
     """Further ready topics, in addition to `<topic>.ready`. The header `dt-target` of a record names the one that the record comes out in.
     The operator does not create these topics. Their owner creates them and allows the workers to write there. A ClusterKafkaConnection must
     grant them in `allow[].readyTopicPrefixes`."""
@@ -119,17 +119,17 @@ class ConnectionRef(Spec):
 class Ladder(Spec):
     """Further delays of 1 s, `base` s, `base`² s and so on. They carry records to due times of their own."""
 
-    max_seconds: Annotated[int, Limits(1, MAX_DELAY_SECONDS, "seconds (30 days)")] = 65_536
+    max_seconds: Annotated[int, limits(1, MAX_DELAY_SECONDS, "seconds (30 days)")] = 65_536
     """The upper limit of the longest delay of the ladder, in seconds. A record that is due later takes the longest delay more than once.
     Defaults to 18 hours."""
-    base: Annotated[int, Limits(2, 60, "times")] = 2
+    base: Annotated[int, limits(2, 60, "times")] = 2
     """The factor between one delay of the ladder and the next. A larger factor needs fewer partitions, but more copies of each record."""
 
 
 class DeadLetter(Spec):
     """Settings of the dead-letter topic, `<topic>.dead`."""
 
-    retention_seconds: Annotated[int, Limits(60, 315_360_000, "seconds (10 years)")] = 2_592_000
+    retention_seconds: Annotated[int, limits(60, 315_360_000, "seconds (10 years)")] = 2_592_000
     """How long the topic keeps dead letters at least, in seconds. It keeps them for no less than the other topics keep records, see
     `outageBudgetSeconds`. A lower value does not shorten the retention of an existing topic. Defaults to 30 days."""
 
@@ -166,21 +166,21 @@ class Rebalance(Spec):
     """Decides which worker gets which partition. The protocol `Classic` has `Range` (default), `RoundRobin` and `Sticky`. With `Sticky`, a
     partition that keeps its worker is served without interruption. The protocol `Consumer` has `Uniform` (default) and `Range`. For a
     change from or to `Sticky`, all workers stop before they start again. For any other change, workers are replaced one by one."""
-    slow_seconds: Annotated[int, Limits(1, 3600, "seconds")] = 30
+    slow_seconds: Annotated[int, limits(1, 3600, "seconds")] = 30
     """A rebalance that takes longer than this, in seconds, raises the alarm `RebalanceSlow`."""
 
 
 class WorkerTemplate(Spec):
     """Additions to the worker pods."""
 
-    labels: Annotated[Mapping[str, LabelValue], LabelKeys(64, "labels")] | None = None
+    labels: Annotated[Mapping[str, LabelValue], label_keys(64, "labels")] | None = None
     """Labels to add to the pods."""
-    annotations: Annotated[Mapping[str, str], LabelKeys(64, "annotations")] | None = None
+    annotations: Annotated[Mapping[str, str], label_keys(64, "annotations")] | None = None
     """Annotations to add to the pods."""
     resources: ResourceRequirements | None = None
     """CPU and memory of a worker. Unless set, the operator uses its own defaults. The memory limit bounds how many records a worker
     holds."""
-    node_selector: Annotated[Mapping[str, LabelValue], LabelKeys(64, "labels")] | None = None
+    node_selector: Annotated[Mapping[str, LabelValue], label_keys(64, "labels")] | None = None
     """Labels that a node must have to run a worker."""
     tolerations: tuple[Toleration, ...] | None = None
     """Taints of nodes that workers tolerate."""
@@ -195,16 +195,16 @@ class Autoscale(Spec):
 
     rules: ClassVar = (Rule(cel="self.min <= self.max", message="min must not be above max", field_path=".min"),)
 
-    min: Annotated[int, Limits(1, MAX_WORKERS, "workers")] = 1
+    min: Annotated[int, limits(1, MAX_WORKERS, "workers")] = 1
     """The fewest workers."""
-    max: Annotated[int, Limits(1, MAX_WORKERS, "workers")]
+    max: Annotated[int, limits(1, MAX_WORKERS, "workers")]
     """The most workers. There are never more workers than partitions, or than the connection grants."""
 
 
 class Workers(Spec):
     """The worker pods, which move records between the topics."""
 
-    replicas: Annotated[int, Limits(0, MAX_WORKERS, "workers")] = 1
+    replicas: Annotated[int, limits(0, MAX_WORKERS, "workers")] = 1
     """How many workers there are. `kubectl scale` writes this field. If there are more workers than partitions, some have nothing to do.
     With 0, no record is released. With `autoscale`, this is the number that scaling starts from, and 0 still stops all workers."""
     autoscale: Autoscale | None = None
@@ -261,7 +261,7 @@ class DelayedTopicSpec(Spec):
     belong to it. Defaults to `metadata.name`."""
     delay_seconds: (
         Annotated[
-            tuple[Annotated[int, Limits(0, MAX_DELAY_SECONDS, "seconds (30 days)")], ...], Entries(1, 64, "delays")
+            tuple[Annotated[int, limits(0, MAX_DELAY_SECONDS, "seconds (30 days)")], ...], entries(1, 64, "delays")
         ]
         | None
     ) = None
@@ -269,25 +269,25 @@ class DelayedTopicSpec(Spec):
     partitions."""
     preset: Preset | None = None
     """The name of a delay list, instead of `delaySeconds`. `RocketMQ18` has the 18 delay levels of RocketMQ, from 1 s to 2 h."""
-    partitions: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] = 1
+    partitions: Annotated[int, limits(1, MAX_PARTITIONS, "partitions")] = 1
     """How many partitions `<topic>.delays` has. Every delay after the first gets `lanesPerDelay` of them, and the first delay gets all
     others, at least one. The topic has more partitions than this if the delays need more. The number grows and never shrinks."""
-    lanes_per_delay: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] | None = None
+    lanes_per_delay: Annotated[int, limits(1, MAX_PARTITIONS, "partitions")] | None = None
     """How many partitions each delay after the first has, and each delay of the ladder. More lanes carry more records of a delay. Unless
     set, the delays of the list have equal shares of `partitions`, and those of the ladder have one partition each. A first delay of 0
     has no share, because records of the front topic do not wait there."""
-    front_partitions: Annotated[int, Limits(1, MAX_PARTITIONS, "partitions")] | None = None
+    front_partitions: Annotated[int, limits(1, MAX_PARTITIONS, "partitions")] | None = None
     """How many partitions the front and the ready topic have. Unless set, the number is `partitions` less `lanesPerDelay`, or less 1 if
     that is not set, for each delay after the first. It is at least 1."""
-    replication_factor: Annotated[int, Limits(1, 100, "replicas")] | None = None
+    replication_factor: Annotated[int, limits(1, 100, "replicas")] | None = None
     """How many replicas each partition of the topics has. Defaults to 3, or to the highest number of brokers ever seen if that is less.
     With 1 or 2 replicas, a record counts as written when one broker has it. The condition `DurabilityReduced` says so."""
-    retry_cap: Annotated[int, Limits(0, 1000, "retries")] = 5
+    retry_cap: Annotated[int, limits(0, 1000, "retries")] = 5
     """How often a record may be retried. A record that fails once more goes to the dead-letter topic."""
     ladder: Ladder | None = None
     """Lets each record name its own due time in the header `dt-deliver-at`, precise to the second or better. The operator adds
     `lanesPerDelay` partitions to `<topic>.delays` for each delay of the ladder. Unless set, such records go to the dead-letter topic."""
-    max_delay_seconds: Annotated[int, Limits(1, 315_360_000, "seconds (10 years)")] = MAX_DELAY_SECONDS
+    max_delay_seconds: Annotated[int, limits(1, 315_360_000, "seconds (10 years)")] = MAX_DELAY_SECONDS
     """How far ahead a due time may lie, in seconds. Records that ask for more go to the dead-letter topic. Defaults to 30 days."""
     ready: Ready = Ready()
     """The ready topics, in addition to `<topic>.ready`."""
@@ -296,7 +296,7 @@ class DelayedTopicSpec(Spec):
     control: ControlTopic | None = None
     """Creates the control topic `<topic>.control`, in which producers cancel and reschedule records. Unless set, there is no control
     topic. If you remove this field, an existing control topic stays, and it is deleted with the other topics."""
-    outage_budget_seconds: Annotated[int, Limits(60, 31_536_000, "seconds (365 days)")] = 604_800
+    outage_budget_seconds: Annotated[int, limits(60, 31_536_000, "seconds (365 days)")] = 604_800
     """How long workers may release nothing without losing a record, in seconds. The topics keep records for the longest delay, this time
     and two days. With a ladder, its `maxDelaySeconds` counts as a delay. A lower value does not shorten the retention of existing
     topics. Defaults to 7 days."""

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Strict
 
-from delayed_topics_crds.base import Matches, Rule, Spec
+from delayed_topics_crds.base import Rule, Spec, matches
 from delayed_topics_crds.common import ObjectName
 
 
@@ -13,7 +13,7 @@ class S3(Spec):
 
     bucket: Annotated[
         str,
-        Matches(
+        matches(
             r"[a-z0-9][a-z0-9.-]+[a-z0-9]",
             "must be a bucket's name: 3 or more of lower-case letters, digits, '.' and '-'",
             63,
@@ -23,7 +23,7 @@ class S3(Spec):
     prefix: (
         Annotated[
             str,
-            Matches(
+            matches(
                 r"[a-zA-Z0-9_=.-]+(/[a-zA-Z0-9_=.-]+)*",
                 "must be names of letters, digits, '_', '=', '.' and '-' with '/' between them, such as audits/orders",
                 512,
@@ -35,7 +35,7 @@ class S3(Spec):
     endpoint: (
         Annotated[
             str,
-            Matches(
+            matches(
                 r"https?://([a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?",
                 "must be http:// or https:// and a host, without a path, such as https://minio.example.com:9000",
                 269,
@@ -45,7 +45,7 @@ class S3(Spec):
     ) = None
     """The address of the storage. Unless set, this is Amazon S3. With `https`, the storage's certificate must come from an authority that
     the image trusts."""
-    region: Annotated[str, Matches(r"[a-z0-9-]+", "must be a region's name, such as eu-central-1", 63)] | None = None
+    region: Annotated[str, matches(r"[a-z0-9-]+", "must be a region's name, such as eu-central-1", 63)] | None = None
     """The bucket's region, for a storage that asks for it. In Amazon S3 the audit finds the region itself unless this is set."""
     secret_name: ObjectName
     """A Secret in the same namespace. Its key `credentials` has an AWS credentials file, and the audit uses the profile `default`."""

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-from delayed_topics_crds.base import JsonSchema, Matches, Spec
+from delayed_topics_crds.base import JsonSchema, Spec, matches
 
 QUANTITY = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$"
 """As Kubernetes writes it, but for exponents that no machine has: whoever makes `1e99999999` an integer never ends."""
@@ -27,7 +27,7 @@ Quantity = Annotated[int | str, _IntOrString()]
 
 LabelValue = Annotated[
     str,
-    Matches(
+    matches(
         r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?",
         "must be the value of a label: letters, digits, '-', '_' and '.', with a letter or digit at both ends",
         63,

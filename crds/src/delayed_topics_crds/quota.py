@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from delayed_topics_crds.base import Limits, Spec, Status
+from delayed_topics_crds.base import Spec, Status, limits
 from delayed_topics_crds.schedule import MAX_EXECUTORS
 
 MAX_NAMESPACES = 50
@@ -14,14 +14,14 @@ MAX_NAMESPACES = 50
 class Quota(Spec):
     """Limits on the sum over all DelayedTopics and audits of a namespace on this connection. A number that is not set sets no limit."""
 
-    delayed_topics: Annotated[int, Limits(0, 10_000, "DelayedTopics")] | None = None
+    delayed_topics: Annotated[int, limits(0, 10_000, "DelayedTopics")] | None = None
     """How many DelayedTopics the namespace may have. A deleted one counts while its topics are kept (`deletionPolicy: Retain`)."""
-    partitions: Annotated[int, Limits(0, 1_000_000, "partitions")] | None = None
+    partitions: Annotated[int, limits(0, 1_000_000, "partitions")] | None = None
     """How many partitions the topics of the namespace may have. The front, delays and ready topics count with their partitions. The
     dead-letter topic counts as many as the ready topic, and a control topic counts one."""
-    workers: Annotated[int, Limits(0, 10_000, "workers")] | None = None
+    workers: Annotated[int, limits(0, 10_000, "workers")] | None = None
     """How many workers the namespace may have. The operator starts no more than these."""
-    executors: Annotated[int, Limits(0, 100 * MAX_EXECUTORS, "executors")] | None = None
+    executors: Annotated[int, limits(0, 100 * MAX_EXECUTORS, "executors")] | None = None
     """How many executors the running audits of the namespace may have. An audit that finds no room waits."""
 
 

@@ -5,14 +5,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from delayed_topics_crds.base import Entries, Keys, LabelKeys, Limits, Matches, Rule, Spec
+from delayed_topics_crds.base import Rule, Spec, entries, keys, label_keys, limits, matches
 from delayed_topics_crds.common import ObjectName
 from delayed_topics_crds.output import Output
 from delayed_topics_crds.pods import LabelValue, Toleration
 
 DEADLINE_SECONDS = 86_400
-ActiveDeadlineSeconds = Annotated[int, Limits(1, 31_536_000, "seconds (365 days)")]
-MaxLatenessMs = Annotated[int, Limits(0, 86_400_000, "milliseconds (1 day)")]
+ActiveDeadlineSeconds = Annotated[int, limits(1, 31_536_000, "seconds (365 days)")]
+MaxLatenessMs = Annotated[int, limits(0, 86_400_000, "milliseconds (1 day)")]
 
 CRON_FIELD = r"[0-9A-Za-z*,/L#-]+"
 
@@ -32,7 +32,7 @@ SPARK_CONF = (
 
 SparkMemory = Annotated[
     str,
-    Matches(
+    matches(
         r"[1-9][0-9]{0,5}g|(51[2-9]|5[2-9][0-9]|[6-9][0-9]{2}|[1-9][0-9]{3,5})m",
         "must be a whole number with m or g, at least 512m, such as 1g or 768m",
         7,
@@ -46,7 +46,7 @@ def mebibytes(memory: str) -> int:
 
 
 DiskSize = Annotated[
-    str, Matches(r"[1-9][0-9]{0,5}(Mi|Gi|Ti)", "must be a whole number with Mi, Gi or Ti, such as 500Mi or 100Gi", 8)
+    str, matches(r"[1-9][0-9]{0,5}(Mi|Gi|Ti)", "must be a whole number with Mi, Gi or Ti, such as 500Mi or 100Gi", 8)
 ]
 
 
@@ -81,26 +81,26 @@ class Spark(Spec):
 
     mode: Literal["Job", "SparkApplication"] = "Job"
     """The kind of object that runs the audit. A SparkApplication needs the Spark Operator of Kubeflow in the cluster."""
-    executors: Annotated[int, Limits(0, MAX_EXECUTORS, "executors")] = 0
+    executors: Annotated[int, limits(0, MAX_EXECUTORS, "executors")] = 0
     """How many executor pods share the work. The Job's pod then only leads. With 0 executors, it does all the work itself."""
-    min_executors: Annotated[int, Limits(0, MAX_EXECUTORS, "executors")] | None = None
+    min_executors: Annotated[int, limits(0, MAX_EXECUTORS, "executors")] | None = None
     """How many executors the audit starts with. Spark adds more, up to `executors`, while tasks wait for one. Unless set, all executors
     start at once."""
-    cores: Annotated[int, Limits(1, MAX_CORES, "cores")] = 1
+    cores: Annotated[int, limits(1, MAX_CORES, "cores")] = 1
     """CPU cores of each executor, or of the Job's pod if there are no executors."""
     memory: SparkMemory = "1g"
     """The heap of each Java process, in MiB (`m`) or GiB (`g`). Spark does not start with less than 512m."""
     local_disk: LocalDisk | None = None
     """Local disk of each executor, or of the Job's pod if there are no executors. Spark writes data there that does not fit into memory.
     Unless set, each pod requests as much of its node's disk as the window needs."""
-    node_selector: Annotated[Mapping[str, LabelValue], LabelKeys(16, "labels")] | None = None
+    node_selector: Annotated[Mapping[str, LabelValue], label_keys(16, "labels")] | None = None
     """Labels that a node must have to run the Job's pod and the executors."""
-    tolerations: Annotated[tuple[Toleration, ...], Entries(0, 16, "tolerations")] | None = None
+    tolerations: Annotated[tuple[Toleration, ...], entries(0, 16, "tolerations")] | None = None
     """Taints of nodes that the Job's pod and the executors tolerate."""
     client_rack: (
         Annotated[
             str,
-            Matches(r"[a-zA-Z0-9._-]+", "must be letters, digits, '.', '_' and '-', like broker.rack of a broker", 63),
+            matches(r"[a-zA-Z0-9._-]+", "must be letters, digits, '.', '_' and '-', like broker.rack of a broker", 63),
         ]
         | None
     ) = None
@@ -109,7 +109,7 @@ class Spark(Spec):
     conf: (
         Annotated[
             Mapping[str, Annotated[str, Field(max_length=100)]],
-            Keys(SPARK_CONF, "the operator controls the other settings of Spark"),
+            keys(SPARK_CONF, "the operator controls the other settings of Spark"),
         ]
         | None
     ) = None
@@ -121,7 +121,7 @@ class ScheduledAudit(Spec):
 
     schedule: Annotated[
         str,
-        Matches(
+        matches(
             rf"{CRON_FIELD}( {CRON_FIELD}){{4}}",
             "must be five cron fields, such as '0 3 * * *' for every day at 3:00 UTC",
             120,
@@ -129,7 +129,7 @@ class ScheduledAudit(Spec):
     ]
     """When to audit, as a cron expression of five fields in UTC. If times of the schedule pass while an audit runs, one audit makes up for
     them afterwards."""
-    history_limit: Annotated[int, Limits(1, 100, "audits")] = 7
+    history_limit: Annotated[int, limits(1, 100, "audits")] = 7
     """How many finished audits of the schedule are kept."""
     max_lateness_ms: MaxLatenessMs = 1000
     """The same as `spec.maxLatenessMs` of a DelayedTopicAudit."""
