@@ -6,7 +6,7 @@ from delayed_topics_core.reasons import Condition
 from delayed_topics_crds import parse
 from delayed_topics_crds.delayed_topic import DelayedTopicSpec
 from delayed_topics_operator.delayed_topic.reconcile import reconcile
-from delayed_topics_operator.values.amount import partitions_of
+from delayed_topics_operator.values.partitions import partitions_of
 from delayed_topics_operator_testing.simulation import Simulation, resource
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_crds import Grant, parse
+from delayed_topics_crds import Grant, QuotaUsed, parse
 from delayed_topics_operator.connection.reconcile.grants import hard
-from delayed_topics_operator.values.amount import Amount
 from delayed_topics_operator_testing.namespace_simulation import (
     NamespaceSimulation,
     grant,
@@ -62,7 +61,7 @@ def test_topics_that_are_kept_count_until_they_are_deleted() -> None:
     assert tenant.reason("orders", Condition.CLAIMED) == ("True", Reason.CLAIM_HELD)
     tenant.simulations["orders"].delete()
     tenant.settle()
-    assert tenant.used() == Amount()
+    assert tenant.used() == QuotaUsed()
 
 
 def test_scaling_beyond_a_grant_serves_with_what_is_granted_and_repairs_on() -> None:
@@ -201,7 +200,7 @@ def test_of_several_entries_for_a_namespace_the_highest_number_counts() -> None:
 
 def test_a_tenant_on_a_connection_of_its_own_has_no_quota() -> None:
     simulation = Simulation(resource(**workers(50)))
-    simulation.others = Amount(delayed_topics=10**6, partitions=10**6, workers=10**6)
+    simulation.others = QuotaUsed(delayed_topics=10**6, partitions=10**6, workers=10**6)
     simulation.settle()
     assert simulation.condition(Condition.CLAIMED).status == "True"
     assert live_workers(simulation) == 50

@@ -1,7 +1,7 @@
 """Passes of one namespace overlap in any order, operators die, quotas change: never is more made than is granted."""
 
+from delayed_topics_crds import QuotaUsed
 from delayed_topics_operator.connection.reconcile.grants import hard
-from delayed_topics_operator.values.amount import Amount
 from delayed_topics_operator.values.plan import Plan
 from delayed_topics_operator_testing.namespace_simulation import NamespaceSimulation, live_workers, with_quota, workers
 from hypothesis import settings
@@ -20,7 +20,7 @@ class NeverMoreThanGranted(RuleBasedStateMachine):
         super().__init__()
         self.tenant = NamespaceSimulation(with_quota(delayedTopics=2, partitions=16, workers=5))
         self.plans: dict[str, Plan] = {}
-        self.before = Amount()
+        self.before = QuotaUsed()
         self.hard = hard(self.tenant.connection.grants or (), {})
 
     @initialize(specs=st.lists(SPECS, min_size=3, max_size=3))
@@ -76,9 +76,9 @@ class NeverMoreThanGranted(RuleBasedStateMachine):
         self.tenant.connection = with_quota(delayedTopics=topics, partitions=partitions, workers=replicas)
         self.before, self.hard = self.tenant.used(), hard(self.tenant.connection.grants or (), {})
 
-    def there(self) -> Amount:
+    def there(self) -> QuotaUsed:
         """As Kafka and Kubernetes have it; not as the operator adds it up."""
-        return Amount(
+        return QuotaUsed(
             delayed_topics=len(self.tenant.kafka.registry.claims),
             partitions=sum(topic.partitions for topic in self.tenant.kafka.topics.values()),
             workers=sum(live_workers(simulation) for simulation in self.tenant.simulations.values()),

@@ -9,6 +9,7 @@ from delayed_topics_core.names import shared_group
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import LayoutRecord, encode
 from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_crds import QuotaUsed
 from delayed_topics_crds.connection import SharedWorkers
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_operator.connection.reconcile.usable import Shared, Unusable
@@ -20,7 +21,6 @@ from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.values.amount import Amount
 from delayed_topics_operator.values.eventlog import RaisedAlarm, WorkerNews
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.plan import ConditionState, DeleteGroup
@@ -65,7 +65,7 @@ def test_a_resource_without_workers_has_none_of_its_own_where_its_connection_has
     assert simulation.raw["status"]["workers"] == {"replicas": 2, "readyReplicas": 2, "selector": "a=b", "shared": True}
     assert simulation.condition(Condition.WORKERS_READY).message == READY.message
     assert simulation.condition(Condition.READY).status == "True"
-    assert reconcile(simulation.observe()).takes == Amount(delayed_topics=1, partitions=6)
+    assert reconcile(simulation.observe()).takes == QuotaUsed(delayed_topics=1, partitions=6)
 
 
 @pytest.mark.parametrize("spec", [{"workers": {"replicas": 1}}, {"workers": {}}, {"guarantee": "ExactlyOnce"}])

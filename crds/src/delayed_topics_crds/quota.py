@@ -50,6 +50,13 @@ class QuotaUsed(Status):
     executors: int = 0
     """How many executors the running audits have."""
 
+    def __add__(self, other: "QuotaUsed") -> "QuotaUsed":
+        return QuotaUsed(**{name: number + getattr(other, name) for name, number in self})
+
+    def at_least(self, other: "QuotaUsed") -> "QuotaUsed":
+        """Number by number the higher one."""
+        return QuotaUsed(**{name: max(number, getattr(other, name)) for name, number in self})
+
 
 class NamespaceQuota(Status):
     """A namespace that uses the connection."""

@@ -3,14 +3,13 @@
 from typing import Any
 
 from delayed_topics_core.reasons import Condition
-from delayed_topics_crds import Grant
+from delayed_topics_crds import Grant, QuotaUsed
 from delayed_topics_operator.connection.reconcile.usable import Usable
 from delayed_topics_operator.connection.usage import Usage, Use
 from delayed_topics_operator.delayed_topic.reconcile import reconcile
 from delayed_topics_operator.engine.installation import connection_of, front_topic
 from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.store import Store
-from delayed_topics_operator.values.amount import Amount
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.plan import Plan
 
@@ -115,8 +114,8 @@ class NamespaceSimulation:
                 if not plan.actions or name not in self.simulations:
                     break
 
-    def used(self) -> Amount:
-        return self.usage.by_namespace(DEFAULT, self.kafka.registry).get("shop", Amount())
+    def used(self) -> QuotaUsed:
+        return self.usage.by_namespace(DEFAULT, self.kafka.registry).get("shop", QuotaUsed())
 
     def reason(self, name: str, condition: Condition) -> tuple[str, str]:
         found = self.simulations[name].condition(condition)

@@ -14,7 +14,7 @@ from delayed_topics_core.registry import Owner, TopicsRecord, claim_key, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import MARK_SETTING
 from delayed_topics_crds import Condition as StatusCondition
-from delayed_topics_crds import DelayedTopicStatus, Grant, parse, to_dict
+from delayed_topics_crds import DelayedTopicStatus, Grant, QuotaUsed, parse, to_dict
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, TopicInfo
 from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
 from delayed_topics_operator.delayed_topic.reconcile import handover, reconcile
@@ -22,7 +22,6 @@ from delayed_topics_operator.delayed_topic.reconcile.load import Load
 from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaView, Observation, Registered
 from delayed_topics_operator.delayed_topic.reconcile.target import led, unbegun, unnoted
 from delayed_topics_operator.delayed_topic.reconcile.translate import subject, wanted
-from delayed_topics_operator.values.amount import Amount
 from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.eventlog import WorkerNews
 from delayed_topics_operator.values.manifest import Manifest
@@ -164,8 +163,8 @@ class Simulation:
     load: Load | None = None
     vanished: tuple[str, ...] = ()
     taken: frozenset[str] = frozenset()
-    others: Amount = field(default_factory=Amount)
-    own: Amount = field(default_factory=Amount)
+    others: QuotaUsed = field(default_factory=QuotaUsed)
+    own: QuotaUsed = field(default_factory=QuotaUsed)
     worker_pods: tuple[Manifest, ...] = ()
     gone: bool = False
     cluster: str = CLUSTER

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import Owner
-from delayed_topics_crds import DelayedTopic, DelayedTopicAudit, parse
+from delayed_topics_crds import DelayedTopic, DelayedTopicAudit, QuotaUsed, parse
 from delayed_topics_kafka.errors import KafkaCallError
 from pydantic import ValidationError
 
@@ -46,7 +46,6 @@ from delayed_topics_operator.errors import KubeRefused, NotFound, NotYet, SpecIn
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.values.amount import Amount
 from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.field_managers import AUDITS_FIELD_MANAGER
 from delayed_topics_operator.values.key import Key
@@ -267,7 +266,7 @@ class Audits:
         others = self._usage.others(use, connection, link.registry_read).executors
         if (full := no_room(audit.spec, site, others)) is not None:
             return Waiting(reason=Reason.GRANT_EXCEEDED, message=full)
-        self._usage.note(use, connection, Amount(executors=audit.spec.spark.executors))
+        self._usage.note(use, connection, QuotaUsed(executors=audit.spec.spark.executors))
         owner = self._owner(topic)
         limit_ms, sample = audit.spec.max_lateness_ms, audit.spec.sample
         try:

@@ -7,22 +7,21 @@ in between, can't be let through together with somebody else: all of this belong
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
 from functools import reduce
 from operator import add
 from typing import NamedTuple
 
 from delayed_topics_core.registry_state import RegistryState
-from delayed_topics_crds import Grant, NamespaceQuota, Quota, QuotaHard, QuotaUsed
+from delayed_topics_crds import Grant, NamespaceQuota, QuotaHard, QuotaUsed
 
 from delayed_topics_operator.connection.reconcile.grants import hard
 from delayed_topics_operator.engine.installation import connection_of, front_topic
 from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.store import Store, namespaces
-from delayed_topics_operator.values.amount import Amount, partitions_of
 from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.partitions import partitions_of
 from delayed_topics_operator.workers.reconcile.worker_sets import object_name
 
 
@@ -41,24 +40,24 @@ class Usage:
         self._settings = settings
         self._cluster = cluster
         self._changed = changed
-        self._let_through: dict[Key, tuple[Key, str, Amount]] = {}
+        self._let_through: dict[Key, tuple[Key, str, QuotaUsed]] = {}
 
-    def others(self, use: Use, connection: Key, registry: RegistryState) -> Amount:
+    def others(self, use: Use, connection: Key, registry: RegistryState) -> QuotaUsed:
         """What its namespace has beside it."""
         found = self._amounts(connection, registry, use.resource.namespace)
         return total(amount for other, amount in found.items() if other != use)
 
-    def by_namespace(self, connection: Key, registry: RegistryState) -> Mapping[str, Amount]:
+    def by_namespace(self, connection: Key, registry: RegistryState) -> Mapping[str, QuotaUsed]:
         """Of those that have something."""
-        sums: defaultdict[str, Amount] = defaultdict(Amount)
+        sums: defaultdict[str, QuotaUsed] = defaultdict(QuotaUsed)
         for use, amount in self._amounts(connection, registry, None).items():
             sums[use.resource.namespace] += amount
-        return {namespace: amount for namespace, amount in sums.items() if amount != Amount()}
+        return {namespace: amount for namespace, amount in sums.items() if amount != QuotaUsed()}
 
     def quotas(self, connection: Key, registry: RegistryState, grants: Iterable[Grant]) -> tuple[NamespaceQuota, ...]:
         """Of each of them what it has and may have, by name."""
         return tuple(
-            _quota(namespace, used, hard(grants, self._labels(namespace)))
+            _quota(namespace, hard(grants, self._labels(namespace)), used)
             for namespace, used in sorted(self.by_namespace(connection, registry).items())
         )
 
@@ -66,12 +65,12 @@ class Usage:
         found = self._store.get("Namespace", "", namespace)
         return (found["metadata"].get("labels") or {}) if found is not None else {}
 
-    def noted(self, resource: Key) -> Amount:
+    def noted(self, resource: Key) -> QuotaUsed:
         """What it was let have before."""
         entry = self._let_through.get(resource)
-        return entry[2] if entry is not None else Amount()
+        return entry[2] if entry is not None else QuotaUsed()
 
-    def note(self, use: Use, connection: Key, amount: Amount) -> None:
+    def note(self, use: Use, connection: Key, amount: QuotaUsed) -> None:
         """What it takes from now on, before anything is made."""
         before = self.noted(use.resource)
         self._let_through[use.resource] = (connection, use.topic, amount)
@@ -81,12 +80,12 @@ class Usage:
     def forget(self, resource: Key) -> None:
         """What there is of it is to be seen."""
         entry = self._let_through.pop(resource, None)
-        if entry is not None and entry[2] != Amount():
+        if entry is not None and entry[2] != QuotaUsed():
             self._changed(entry[0])
 
-    def _amounts(self, connection: Key, registry: RegistryState, namespace: str | None) -> dict[Use, Amount]:
+    def _amounts(self, connection: Key, registry: RegistryState, namespace: str | None) -> dict[Use, QuotaUsed]:
         """Of one namespace, or of all (None)."""
-        sums: defaultdict[Use, Amount] = defaultdict(Amount)
+        sums: defaultdict[Use, QuotaUsed] = defaultdict(QuotaUsed)
         for use, amount in (
             *self._topics(connection, registry, namespace),
             *self._workers(connection, namespace),
@@ -98,7 +97,9 @@ class Usage:
                 sums[Use(resource, topic)] = sums[Use(resource, topic)].at_least(amount)
         return sums
 
-    def _topics(self, connection: Key, registry: RegistryState, namespace: str | None) -> Iterator[tuple[Use, Amount]]:
+    def _topics(
+        self, connection: Key, registry: RegistryState, namespace: str | None
+    ) -> Iterator[tuple[Use, QuotaUsed]]:
         """Those of resources that are gone, too. Nothing says by which connection they were made: they count for each."""
         for entry in registry.claims.values():
             claim = entry.claim
@@ -111,7 +112,7 @@ class Usage:
                 partitions = (
                     partitions_of(layout, registry.topics.get(claim.topic)) if layout is not None and ours else 0
                 )
-                yield Use(key, claim.topic), Amount(delayed_topics=1, partitions=partitions)
+                yield Use(key, claim.topic), QuotaUsed(delayed_topics=1, partitions=partitions)
 
     def _counts_elsewhere(self, key: Key, connection: Key) -> bool:
         """Whether it is there, and has another connection to the same registry."""
@@ -123,7 +124,7 @@ class Usage:
         status = (self._store.get(*connection) or {}).get("status") or {}
         return status.get("registryTopicId")
 
-    def _workers(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, Amount]]:
+    def _workers(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, QuotaUsed]]:
         for manifest in self._all("DelayedTopic", namespace):
             key = Key("DelayedTopic", manifest["metadata"]["namespace"], manifest["metadata"]["name"])
             if connection_of(manifest) == connection:
@@ -131,15 +132,15 @@ class Usage:
                 name = object_name(namespace=key.namespace, name=key.name, home=home)
                 live = self._store.get("StatefulSet", home, name)
                 if live is not None:
-                    yield Use(key, front_topic(manifest)), Amount(workers=live["spec"].get("replicas", 1))
+                    yield Use(key, front_topic(manifest)), QuotaUsed(workers=live["spec"].get("replicas", 1))
 
-    def _executors(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, Amount]]:
+    def _executors(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, QuotaUsed]]:
         for audit in self._all("DelayedTopicAudit", namespace):
             meta, of = audit["metadata"], audit["spec"]["delayedTopicRef"]["name"]
             topic = self._store.get("DelayedTopic", meta["namespace"], of)
             if runs(audit) and (topic is None or connection_of(topic) == connection):
                 executors = (audit["spec"].get("spark") or {}).get("executors", 0)
-                yield Use(Key("DelayedTopicAudit", meta["namespace"], meta["name"]), of), Amount(executors=executors)
+                yield Use(Key("DelayedTopicAudit", meta["namespace"], meta["name"]), of), QuotaUsed(executors=executors)
 
     def _all(self, kind: str, namespace: str | None) -> list[Manifest]:
         return self._store.all(kind) if namespace is None else self._store.by_index(kind, namespaces, namespace)
@@ -150,10 +151,9 @@ def runs(audit: Manifest) -> bool:
     return FINALIZER in audit["metadata"].get("finalizers", ()) and "verdict" not in (audit.get("status") or {})
 
 
-def _quota(namespace: str, used: Amount, may: Quota) -> NamespaceQuota:
-    limits = QuotaHard(**dict(may)) if may != Quota() else None
-    return NamespaceQuota(namespace=namespace, hard=limits, used=QuotaUsed(**asdict(used)))
+def _quota(namespace: str, limits: QuotaHard, used: QuotaUsed) -> NamespaceQuota:
+    return NamespaceQuota(namespace=namespace, hard=limits if limits != QuotaHard() else None, used=used)
 
 
-def total(amounts: Iterator[Amount]) -> Amount:
-    return reduce(add, amounts, Amount())
+def total(amounts: Iterator[QuotaUsed]) -> QuotaUsed:
+    return reduce(add, amounts, QuotaUsed())

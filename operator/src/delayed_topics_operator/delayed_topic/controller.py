@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from delayed_topics_core.reasons import Reason
-from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, Quota, parse
+from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, QuotaHard, QuotaUsed, parse
 from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable
 from pydantic import ValidationError
 
@@ -46,7 +46,6 @@ from delayed_topics_operator.errors import (
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
-from delayed_topics_operator.values.amount import Amount
 from delayed_topics_operator.values.conditions import status_of
 from delayed_topics_operator.values.explain import explanation
 from delayed_topics_operator.values.key import Key
@@ -289,11 +288,11 @@ class DelayedTopics:
 
     def _others(
         self, use: Use, state: Usable | Unusable, about: Subject, connection: Key, link: KafkaLink | None
-    ) -> Amount:
+    ) -> QuotaUsed:
         """What the rest of the namespace has, if that is limited."""
         grants = state.grants if isinstance(state, Usable) else None
-        if link is None or not grants or hard(grants, about.namespace_labels) == Quota():
-            return Amount()
+        if link is None or not grants or hard(grants, about.namespace_labels) == QuotaHard():
+            return QuotaUsed()
         return self._usage.others(use, connection, link.registry_read)
 
     def _scheduled_audits(self, about: Subject) -> tuple[Manifest, ...]:

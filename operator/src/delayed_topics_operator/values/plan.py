@@ -6,10 +6,9 @@ from typing import Literal
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import RegistryRecord, TopicsRecord
-from delayed_topics_crds import DelayedTopicStatus
+from delayed_topics_crds import DelayedTopicStatus, QuotaUsed
 from delayed_topics_kafka.model import NewTopicSpec
 
-from delayed_topics_operator.values.amount import Amount
 from delayed_topics_operator.values.manifest import Manifest
 
 
@@ -205,5 +204,5 @@ class Plan:
     status: DelayedTopicStatus | None = None
     notices: tuple[Notice, ...] = ()
     wake_seconds: float | None = None
-    takes: Amount | None = None
+    takes: QuotaUsed | None = None
     decided: DelayedTopicStatus | None = None

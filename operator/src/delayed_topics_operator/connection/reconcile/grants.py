@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from delayed_topics_crds import Grant, Quota
+from delayed_topics_crds import Grant, QuotaHard
 
 from delayed_topics_operator.values.selectors import selects
 
@@ -15,10 +15,12 @@ def covers(grant: Grant, topic: str, namespace_labels: Mapping[str, str]) -> boo
     return selects(grant.namespace_selector, namespace_labels) and topic.startswith(tuple(grant.topic_prefixes))
 
 
-def hard(grants: Iterable[Grant], namespace_labels: Mapping[str, str]) -> Quota:
+def hard(grants: Iterable[Grant], namespace_labels: Mapping[str, str]) -> QuotaHard:
     """What a namespace may have in sum: number by number the highest that an entry for it says."""
     said = [
         dict(grant.quota) for grant in grants if grant.quota and selects(grant.namespace_selector, namespace_labels)
     ]
-    highest = {name: max((q[name] for q in said if q[name] is not None), default=None) for name in Quota.model_fields}
-    return Quota.model_validate(highest)
+    highest = {
+        name: max((q[name] for q in said if q[name] is not None), default=None) for name in QuotaHard.model_fields
+    }
+    return QuotaHard(**highest)

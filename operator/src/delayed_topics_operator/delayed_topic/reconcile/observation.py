@@ -7,7 +7,7 @@ from datetime import datetime
 from delayed_topics_core.layout import LayoutSpec
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import Claim, LayoutRecord, Owner, TopicsRecord
-from delayed_topics_crds import DelayedTopicStatus, RebalanceStatus, RefusedProtocol, WorkersScaled
+from delayed_topics_crds import DelayedTopicStatus, QuotaUsed, RebalanceStatus, RefusedProtocol, WorkersScaled
 from delayed_topics_crds.delayed_topic import (
     Assignor,
     Autoscale,
@@ -19,7 +19,6 @@ from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, To
 
 from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
 from delayed_topics_operator.delayed_topic.reconcile.load import Load
-from delayed_topics_operator.values.amount import Amount
 from delayed_topics_operator.values.eventlog import WorkerNews
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.manifest import Manifest
@@ -152,8 +151,8 @@ class Observation:
     children: Mapping[tuple[str, str], Manifest]
     may_roll: bool = True
     in_vain: tuple[Action, ...] = ()
-    others: Amount = field(default_factory=Amount)
-    own: Amount = field(default_factory=Amount)
+    others: QuotaUsed = field(default_factory=QuotaUsed)
+    own: QuotaUsed = field(default_factory=QuotaUsed)
     beyond: GrantExceeded = GrantExceeded()
     refused_protocol: RefusedProtocol | None = None
     rebalance: RebalanceStatus | None = None

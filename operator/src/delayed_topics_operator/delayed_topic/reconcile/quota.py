@@ -12,7 +12,7 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim, LayoutRecord
 from delayed_topics_core.settings import TopicRole
 from delayed_topics_core.words import counted
-from delayed_topics_crds import Grant
+from delayed_topics_crds import Grant, QuotaUsed
 from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
 
 from delayed_topics_operator.connection.reconcile.grants import hard
@@ -21,7 +21,7 @@ from delayed_topics_operator.delayed_topic.reconcile.access import covering, roo
 from delayed_topics_operator.delayed_topic.reconcile.observation import GrantExceeded, KafkaView, Observation
 from delayed_topics_operator.delayed_topic.reconcile.target import present, target
 from delayed_topics_operator.delayed_topic.reconcile.workers import workers_name
-from delayed_topics_operator.values.amount import Amount, all_partitions, has_control, partitions_of
+from delayed_topics_operator.values.partitions import all_partitions, has_control, partitions_of
 from delayed_topics_operator.values.plan import Action, ConditionState, Finding, WriteRegistry
 
 _GROWING: tuple[TopicRole, ...] = ("front", "ready", "delays")
@@ -45,16 +45,16 @@ def check(o: Observation) -> Finding:
     return Finding(conditions={Condition.CLAIMED: o.beyond.topics}, proceed=False)
 
 
-def takes(o: Observation, actions: Iterable[Action]) -> Amount | None:
+def takes(o: Observation, actions: Iterable[Action]) -> QuotaUsed | None:
     """What the resource has when these actions are done; None: that can't be said now. `o`: as limited."""
     if o.kafka is None or o.subject.plan_only:
         return None
     claims = any(isinstance(action, WriteRegistry) and isinstance(action.record, Claim) for action in actions)
     if o.kafka.registered.own is None and not claims:
-        return Amount()
+        return QuotaUsed()
     refused = o.beyond.topics is not None
     partitions = _have(o, o.kafka) if refused else _asked(o, o.kafka)
-    return Amount(delayed_topics=1, partitions=partitions, workers=o.wanted.replicas)
+    return QuotaUsed(delayed_topics=1, partitions=partitions, workers=o.wanted.replicas)
 
 
 def _topics_refused(o: Observation, kafka: KafkaView, connection: Usable) -> ConditionState | None:

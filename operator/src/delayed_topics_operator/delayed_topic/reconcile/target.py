@@ -13,7 +13,7 @@ from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
 from delayed_topics_operator.connection.reconcile.usable import DEFAULT_SKEW_MS, Usable
 from delayed_topics_operator.delayed_topic.reconcile import handover, history
 from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaView, Observation
-from delayed_topics_operator.values.amount import has_control
+from delayed_topics_operator.values.partitions import has_control
 from delayed_topics_operator.values.plan import WriteRegistry
 
 ROLES: tuple[TopicRole, ...] = ("dead-letter", "control", "ready", "delays", "front")
