@@ -63,19 +63,8 @@ def why(
 
     With --table, the command tells what audits have found out about the record, also if Kafka does not have it any more.
     """
-    if (place is None) == (record_id is None):
-        raise click.UsageError("name the record either by its place, such as 0@42, or by --id")
-    if place is not None and (since_ms is not None or until_ms is not None):
-        raise click.UsageError(
-            "--since and --until can be used only with --id. A place already says when the record arrived"
-        )
-    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
-        raise click.UsageError("--since must be before --until")
     names = TopicNames.of(topic)
-    try:
-        start = RecordPlace.parse(place, names) if place is not None else None
-    except ValueError as e:
-        raise click.UsageError(str(e)) from e
+    start = _place(names, place, record_id, since_ms, until_ms)
     if folder is not None:
         if start is None or all_copies or show_value:
             raise click.UsageError(
@@ -105,6 +94,24 @@ def why(
     came_in_at = shown_moment(found[0].records[0].at_ms)
     further = f" Other attempts: delayed-topics why {topic} --id DT-ID --since {came_in_at}" if start else ""
     click.echo(f"Committed records only.{further}", err=True)
+
+
+def _place(
+    names: TopicNames, place: str | None, record_id: str | None, since_ms: int | None, until_ms: int | None
+) -> RecordPlace | None:
+    """The place of the record; None if `record_id` names it. Raises UsageError if the arguments do not name one record, or do not fit."""
+    if (place is None) == (record_id is None):
+        raise click.UsageError("name the record either by its place, such as 0@42, or by --id")
+    if place is not None and (since_ms is not None or until_ms is not None):
+        raise click.UsageError(
+            "--since and --until can be used only with --id. A place already says when the record arrived"
+        )
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        raise click.UsageError("--since must be before --until")
+    try:
+        return RecordPlace.parse(place, names) if place is not None else None
+    except ValueError as e:
+        raise click.UsageError(str(e)) from e
 
 
 def _tell_of_tables(folder: Path, names: TopicNames, place: RecordPlace, *, json_wanted: bool) -> None:
