@@ -5,7 +5,6 @@ lists that were edited, beside partitions that were added, and beside what the w
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Final
 
 from delayed_topics_audit.bounds import Bounds
@@ -18,7 +17,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit_testing.made import BEGAN_MS, CAP, DEAD_EVERY, PER_MS, READY_PER_MS, Made, header
-from delayed_topics_audit_testing.victims import FREE_OFFSET, Found, Record, choose, released_for, replaced
+from delayed_topics_audit_testing.victims import (
+    FREE_OFFSET,
+    Found,
+    Record,
+    among,
+    by_flaw,
+    changed,
+    choose,
+    released_for,
+    replaced,
+)
 
 FLAWS_OF: Final[Mapping[str, str | None]] = {
     "released again": "doubled",
@@ -141,8 +150,7 @@ class MutatedLink:
 
     @property
     def expected(self) -> Found:
-        flaws = {flaw for flaw in FLAWS_OF.values() if flaw is not None}
-        return {flaw: frozenset(self.roots[name] for name, of in FLAWS_OF.items() if of == flaw) for flaw in flaws}
+        return by_flaw(FLAWS_OF, self.roots)
 
 
 def mutate(
@@ -163,23 +171,14 @@ def mutate(
     )
     ids, partitions = sf.col("id"), made.partitions
 
-    def chosen(column: str, choices: Mapping[str, Column]) -> Column:
-        """By mutation what the column of its record becomes."""
-        return reduce(
-            lambda others, name: sf.when(ids == victims[name].i, choices[name]).otherwise(others),
-            choices,
-            sf.col(column),
-        )
-
     def later(rows: DataFrame, after_ms: int, *names: str) -> DataFrame:
         """Their releases once more, as a worker writes them then; those by hand as they were."""
         wrote = {
-            name: replaced(own.RELEASED, f"{victims[name].attempt}:{victims[name].due_ms + after_ms}")
+            name: {"headers": replaced(own.RELEASED, f"{victims[name].attempt}:{victims[name].due_ms + after_ms}")}
             for name in names
             if name != "repeated by hand"
         }
-        copied = rows.where(ids.isin(*(victims[name].i for name in names)))
-        return _moved(copied, after_ms).withColumn("headers", chosen("headers", wrote))
+        return changed(_moved(rows.where(among(victims, names)), after_ms), victims, wrote)
 
     delays_ms = dict(zip(OF_OTHER_LISTS, (FORMER_MS, LATER_MS, BEFORE_MS), strict=True))
     due_ms = {name: victims[name].came_ms + delays_ms[name][victims[name].kind] for name in OF_OTHER_LISTS}
@@ -192,28 +191,32 @@ def mutate(
     }
     hopped = _moved(delays.where(ids == victims["hopped again"].i), AGAIN_MS)
     return MutatedLink(
-        front=front.where(~ids.isin(victims["aborted"].i, victims["root gone"].i)).withColumn(
-            "headers", chosen("headers", {"foreign headers": foreign, "forwarded": forwarded, "later cap": over})
+        front=changed(
+            front.where(~among(victims, ("aborted", "root gone"))),
+            victims,
+            {
+                "foreign headers": {"headers": foreign},
+                "forwarded": {"headers": forwarded},
+                "later cap": {"headers": over},
+            },
         ),
         delays=delays.unionByName(hopped),
-        ready=ready.where(ids != victims["aborted"].i)
-        .withColumns(
+        ready=changed(
+            ready.where(ids != victims["aborted"].i),
+            victims,
             {
-                "timestamp": chosen(
-                    "timestamp", {name: sf.timestamp_millis(sf.lit(ms + made.late_ms)) for name, ms in due_ms.items()}
-                ),
-                "partition": chosen("partition", {name: sf.lit(to) for name, to in moved.items()}),
-                "offset": chosen("offset", dict.fromkeys(moved, sf.col("offset") + FREE_OFFSET)),
-                "headers": chosen(
-                    "headers",
-                    {
-                        **{name: released_for(ms) for name, ms in due_ms.items()},
-                        "foreign headers": foreign,
-                        "forwarded": replaced(own.ATTEMPT, str(attempt)),
-                        "later cap": over,
-                    },
-                ),
-            }
+                **{
+                    name: {"timestamp": sf.timestamp_millis(sf.lit(ms + made.late_ms)), "headers": released_for(ms)}
+                    for name, ms in due_ms.items()
+                },
+                **{
+                    name: {"partition": sf.lit(to), "offset": sf.col("offset") + FREE_OFFSET}
+                    for name, to in moved.items()
+                },
+                "foreign headers": {"headers": foreign},
+                "forwarded": {"headers": replaced(own.ATTEMPT, str(attempt))},
+                "later cap": {"headers": over},
+            },
         )
         .unionByName(later(ready, AGAIN_MS, "released again"))
         .unionByName(later(ready, REPEATED_MS, *REPEATED)),

@@ -1,12 +1,13 @@
 """Records of a Made window, each with the names of its places, for mutations to be done to; and what is done to columns of rows."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 from delayed_topics_core import headers as own
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit_testing.made import BEGAN_MS, PER_MS, READY_PER_MS, Made, header
@@ -95,6 +96,32 @@ def choose(
             if apart and not record.is_dead and not record.following.is_dead and fits(name, record):
                 chosen[name] = record
     return chosen
+
+
+def by_flaw(flaws_of: Mapping[str, str | None], names: Mapping[str, str]) -> Found:
+    """`flaws_of`: by mutation the flaw that its record has then, None: none. `names`: by mutation the name of the record."""
+    flaws = {flaw for flaw in flaws_of.values() if flaw is not None}
+    return {flaw: frozenset(names[name] for name, of in flaws_of.items() if of == flaw) for flaw in flaws}
+
+
+def changed(rows: DataFrame, victims: Mapping[str, Record], changes: Mapping[str, Mapping[str, Column]]) -> DataFrame:
+    """`rows`, with what the columns of each victim become. `changes`: by victim, and then by column."""
+    columns = dict.fromkeys(column for of_one in changes.values() for column in of_one)
+    return rows.withColumns(
+        {
+            column: reduce(
+                lambda others, name: sf.when(sf.col("id") == victims[name].i, changes[name][column]).otherwise(others),
+                (name for name in changes if column in changes[name]),
+                sf.col(column),
+            )
+            for column in columns
+        }
+    )
+
+
+def among(victims: Mapping[str, Record], names: Iterable[str]) -> Column:
+    """Whether a row is of one of the victims with these names."""
+    return sf.col("id").isin(*(victims[name].i for name in names))
 
 
 def replaced(name: str, value: str, *, headers: Column | str = "headers") -> Column:

@@ -15,16 +15,54 @@ from pyspark.sql import functions as sf
 
 from delayed_topics_audit_testing.made import CAP, DEAD_EVERY, TOPIC_ID, Made, header
 from delayed_topics_audit_testing.rows import asked_for
-from delayed_topics_audit_testing.victims import FREE_OFFSET, Found, Record, choose, released_for, replaced
+from delayed_topics_audit_testing.victims import (
+    FREE_OFFSET,
+    Found,
+    Record,
+    among,
+    by_flaw,
+    changed,
+    choose,
+    released_for,
+    replaced,
+)
 
-MUTATIONS: Final = (
-    "removed", "doubled", "early", "late", "swapped", "misplaced", "header", "value", "forged", "from nowhere", "another header",
-    "id", "group", "created at", "dead", "over the cap", "cancelled", "cancelled unasked", "rescheduled", "rescheduled unasked",
-    "attempt", "stranger",
-)  # fmt: skip
-"""Of records that were released. Of the others a dead letter is changed, two get another reason, and what is pending becomes overdue."""
+FLAWS_OF: Final[Mapping[str, str | None]] = {
+    "removed": "lost",
+    "doubled": "doubled",
+    "early": "early",
+    "late": "late",
+    "swapped": "out_of_order",
+    "misplaced": "wrong_partition",
+    "header": "changed",
+    "value": "changed",
+    "forged": "forged",
+    "from nowhere": "forged",
+    "another header": "changed",
+    "id": "changed",
+    "group": "changed",
+    "created at": "changed",
+    "dead": "wrongly_dead_lettered",
+    "over the cap": "over_cap",
+    "cancelled": None,
+    "cancelled unasked": "wrongly_dead_lettered",
+    "rescheduled": None,
+    "rescheduled unasked": "early",
+    "attempt": "wrong_attempt",
+    "stranger": "foreign",
+    "dead letter": "changed",
+    "excused": "wrongly_dead_lettered",
+    "unfounded": "wrongly_dead_lettered",
+    "overdue": "overdue",
+}
+"""By mutation the flaw that a record has then; None: none."""
+DEAD_LETTERS: Final = ("dead letter", "excused", "unfounded")
+"""One gets another value, and two get another reason."""
+MUTATIONS: Final = tuple(name for name in FLAWS_OF if name not in (*DEAD_LETTERS, "overdue"))
+"""Of records that were released."""
 RESCHEDULED: Final = ("rescheduled", "rescheduled unasked")
-IN_THE_DEAD_LETTER_TOPIC: Final = ("dead", "cancelled", "cancelled unasked")
+CANCELLED: Final = ("cancelled", "cancelled unasked")
+IN_THE_DEAD_LETTER_TOPIC: Final = ("dead", *CANCELLED)
 REASONS: Final = (
     DeadLetterReason.HEADER_TWICE, DeadLetterReason.HEADER_UNREADABLE, DeadLetterReason.HEADERS_TOO_LARGE,
     DeadLetterReason.NO_LADDER, DeadLetterReason.MAX_DELAY_EXCEEDED, DeadLetterReason.TARGET_NOT_ALLOWED, DeadLetterReason.REJECTED,
@@ -51,122 +89,95 @@ def mutate(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
     """`front`, `ready` and `dead` are those of `made`, persisted."""
     chance = random.Random(seed)
     victims = choose(made, MUTATIONS, _fits, chance)
-    capped = victims["over the cap"]
     target = _other(made, victims, chance)
-    swapped, after = victims["swapped"], victims["swapped"].following
-    letter, excused, unfounded = chance.sample(_dead(made), 3)
-    waiting = _waiting(made, chance)
+    victims |= {"overtaken": victims["swapped"].following}
+    victims |= zip(DEAD_LETTERS, chance.sample(_dead(made), len(DEAD_LETTERS)), strict=True)
+    victims |= {"overdue": _waiting(made, chance)}
     early_ms, late_ms = chance.randrange(1, 500), chance.randrange(1001, 100_000)
     moved_to_ms = {name: victims[name].due_ms - chance.randrange(1, 500) for name in RESCHEDULED}
-    ids = sf.col("id")
-    at_ms = sf.unix_millis("timestamp")
-
-    def shifted(ms: Column | int) -> Column:
-        return sf.timestamp_millis(at_ms + ms)
-
-    distance = sf.when(ids == swapped.i, 1).when(ids == after.i, -1)
-    swap = after.ready_offset - swapped.ready_offset
-    over = replaced(own.ATTEMPT, str(CAP + 1))
-    altered = ready.where(
-        ~ids.isin(victims["removed"].i, *(victims[name].i for name in IN_THE_DEAD_LETTER_TOPIC))
-    ).withColumns(
-        {
-            "timestamp": sf.when(ids == victims["early"].i, shifted(-made.late_ms - early_ms))
-            .when(ids == victims["late"].i, shifted(late_ms))
-            .when(ids == victims["rescheduled"].i, sf.timestamp_millis(sf.lit(moved_to_ms["rescheduled"])))
-            .when(
-                ids == victims["rescheduled unasked"].i, sf.timestamp_millis(sf.lit(moved_to_ms["rescheduled unasked"]))
-            )
-            .otherwise(sf.col("timestamp")),
-            "offset": sf.when(distance.isNotNull(), sf.col("offset") + distance * swap)
-            .when(ids == victims["misplaced"].i, sf.col("offset") + FREE_OFFSET)
-            .otherwise(sf.col("offset")),
-            "partition": sf.when(ids == victims["misplaced"].i, (sf.col("partition") + 1) % made.partitions).otherwise(
-                sf.col("partition")
-            ),
-            "value": sf.when(ids == victims["value"].i, sf.lit(b"altered")).otherwise(sf.col("value")),
-            "headers": sf.when(ids == victims["header"].i, replaced(chance.choice(CONTENT), "altered"))
-            .when(ids == victims["forged"].i, replaced(own.ORIGIN, target.origin))
-            .when(
-                ids == victims["another header"].i, sf.concat("headers", sf.array(header("forwarded", sf.lit("by me"))))
-            )
-            .when(ids == capped.i, over)
-            .when(ids == victims["attempt"].i, replaced(own.ATTEMPT, "1"))
-            .when(ids == victims["id"].i, replaced(own.ID, "altered"))
-            .when(ids == victims["group"].i, replaced(own.GROUP, "altered"))
-            .when(ids == victims["created at"].i, replaced(own.CREATED_AT, "1"))
-            .when(ids == victims["rescheduled"].i, released_for(moved_to_ms["rescheduled"]))
-            .when(ids == victims["rescheduled unasked"].i, released_for(moved_to_ms["rescheduled unasked"]))
-            .otherwise(sf.col("headers")),
-        }
-    )
-    nowhere = f"f:{made.partitions}:0"
-    stranger = victims["stranger"]
-    strange = ready.where(ids == victims["stranger"].i).withColumns(
-        {"offset": sf.col("offset") + FREE_OFFSET, "headers": sf.filter("headers", lambda _: sf.lit(False))}
-    )
-    forged = ready.where(ids == victims["from nowhere"].i).withColumns(
-        {
-            "offset": sf.col("offset") + FREE_OFFSET,
+    swap = victims["overtaken"].ready_offset - victims["swapped"].ready_offset
+    offset, free = sf.col("offset"), sf.col("offset") + FREE_OFFSET
+    over, altered = replaced(own.ATTEMPT, str(CAP + 1)), sf.lit(b"altered")
+    nowhere, stranger = f"f:{made.partitions}:0", victims["stranger"]
+    rooted_nowhere = header(own.ROOT, sf.lit(f"{nowhere}:{TOPIC_ID}"))
+    released = {
+        "early": {"timestamp": _shifted(-made.late_ms - early_ms)},
+        "late": {"timestamp": _shifted(late_ms)},
+        "swapped": {"offset": offset + swap},
+        "overtaken": {"offset": offset - swap},
+        "misplaced": {"offset": free, "partition": (sf.col("partition") + 1) % made.partitions},
+        "header": {"headers": replaced(chance.choice(CONTENT), "altered")},
+        "value": {"value": altered},
+        "forged": {"headers": replaced(own.ORIGIN, target.origin)},
+        "another header": {"headers": sf.concat("headers", sf.array(header("forwarded", sf.lit("by me"))))},
+        "id": {"headers": replaced(own.ID, "altered")},
+        "group": {"headers": replaced(own.GROUP, "altered")},
+        "created at": {"headers": replaced(own.CREATED_AT, "1")},
+        "over the cap": {"headers": over},
+        "attempt": {"headers": replaced(own.ATTEMPT, "1")},
+        **{
+            name: {"timestamp": sf.timestamp_millis(sf.lit(ms)), "headers": released_for(ms)}
+            for name, ms in moved_to_ms.items()
+        },
+    }
+    released_beside = {
+        "doubled": {"offset": free},
+        "stranger": {"offset": free, "headers": sf.filter("headers", lambda _: sf.lit(False))},
+        "from nowhere": {
+            "offset": free,
             "headers": sf.transform(
-                replaced(own.ORIGIN, nowhere),
-                lambda h: sf.when(h["key"] == own.ROOT, header(own.ROOT, sf.lit(f"{nowhere}:{TOPIC_ID}"))).otherwise(h),
+                replaced(own.ORIGIN, nowhere), lambda h: sf.when(h["key"] == own.ROOT, rooted_nowhere).otherwise(h)
             ),
-        }
+        },
+    }
+    arrived = {"over the cap": {"headers": over}, "overdue": {"timestamp": _shifted(-2 * OVERDUE_MS)}}
+    buried = {
+        "dead letter": {"value": altered},
+        "excused": {"headers": replaced(own.REASON, DeadLetterReason.TOO_LARGE)},
+        "unfounded": {"headers": replaced(own.REASON, chance.choice(REASONS))},
+    }
+    kept = ready.where(~among(victims, ("removed", *IN_THE_DEAD_LETTER_TOPIC)))
+    beside = ready.where(among(victims, released_beside))
+    expected = by_flaw(
+        FLAWS_OF,
+        {name: record.root for name, record in victims.items()}
+        | {
+            "removed": victims["removed"].origin,
+            "swapped": victims["overtaken"].root,
+            "forged": target.origin,
+            "from nowhere": nowhere,
+            "stranger": f"r:{stranger.partition}:{stranger.ready_offset + FREE_OFFSET}",
+        },
     )
-    letters = {name: made.all.where(ids == victims[name].i) for name in IN_THE_DEAD_LETTER_TOPIC}
-    cancelled = letters["cancelled"].unionAll(letters["cancelled unasked"])
-    buried = made.as_dead_letters(letters["dead"]).unionByName(
-        made.as_dead_letters(cancelled, DeadLetterReason.CANCELLED)
-    )
-    killed = buried.withColumn("offset", FREE_OFFSET + ids)
-    again = ready.where(ids == victims["doubled"].i).withColumn("offset", sf.col("offset") + FREE_OFFSET)
     return Mutated(
-        front=front.withColumns(
-            {
-                "headers": sf.when(ids == capped.i, over).otherwise(sf.col("headers")),
-                "timestamp": sf.when(ids == waiting.i, shifted(-2 * OVERDUE_MS)).otherwise(sf.col("timestamp")),
-            }
-        ),
-        ready=altered.unionByName(again).unionByName(forged).unionByName(strange),
-        dead=dead.withColumns(
-            {
-                "value": sf.when(ids == letter.i, sf.lit(b"altered")).otherwise(sf.col("value")),
-                "headers": sf.when(ids == excused.i, replaced(own.REASON, DeadLetterReason.TOO_LARGE))
-                .when(ids == unfounded.i, replaced(own.REASON, chance.choice(REASONS)))
-                .otherwise(sf.col("headers")),
-            }
-        ).unionByName(killed),
+        front=changed(front, victims, arrived),
+        ready=changed(kept, victims, released).unionByName(changed(beside, victims, released_beside)),
+        dead=changed(dead, victims, buried).unionByName(_dead_lettered(made, victims)),
         asked=_asked(made.spark, victims, moved_to_ms),
         expected={
-            "lost": frozenset({victims["removed"].origin, victims["forged"].origin}),
-            "doubled": frozenset({victims["doubled"].root}),
-            "early": frozenset({victims[name].root for name in ("early", "rescheduled unasked")}),
-            "late": frozenset({victims["late"].root}),
-            "out_of_order": frozenset({after.root}),
-            "wrong_partition": frozenset({victims["misplaced"].root}),
-            "changed": frozenset(
-                {victims[name].root for name in ("header", "value", "another header", "id", "group", "created at")}
-                | {letter.root}
-            ),
-            "forged": frozenset({target.origin, nowhere}),
-            "over_cap": frozenset({capped.root}),
-            "wrong_attempt": frozenset({victims["attempt"].root}),
-            "foreign": frozenset({f"r:{stranger.partition}:{stranger.ready_offset + FREE_OFFSET}"}),
-            "wrongly_dead_lettered": frozenset(
-                {victims[name].root for name in ("dead", "cancelled unasked")} | {excused.root, unfounded.root}
-            ),
-            "overdue": frozenset({waiting.root}),
+            **expected,
+            "lost": expected["lost"] | {victims["forged"].origin},
             UNBALANCED: frozenset({f"f:{made.partitions}"}),  # that nowhere is
         },
         moved=frozenset(victims[name].root for name in RESCHEDULED),
     )
 
 
+def _shifted(ms: int) -> Column:
+    return sf.timestamp_millis(sf.unix_millis("timestamp") + ms)
+
+
+def _dead_lettered(made: Made, victims: Mapping[str, Record]) -> DataFrame:
+    """The rows of the dead-letter topic for those of IN_THE_DEAD_LETTER_TOPIC."""
+    dead = made.as_dead_letters(made.all.where(among(victims, ["dead"])))
+    cancelled = made.as_dead_letters(made.all.where(among(victims, CANCELLED)), DeadLetterReason.CANCELLED)
+    return dead.unionByName(cancelled).withColumn("offset", FREE_OFFSET + sf.col("id"))
+
+
 def _asked(spark: SparkSession, victims: Mapping[str, Record], moved_to_ms: Mapping[str, int]) -> Requests:
     """The control topic, in which the worker has told of all, as it does, and somebody had asked for two."""
     wanted = {
-        **dict.fromkeys(("cancelled", "cancelled unasked"), Control(ControlKind.CANCEL)),
+        **dict.fromkeys(CANCELLED, Control(ControlKind.CANCEL)),
         **{name: Control(ControlKind.DELIVER_AT, ms) for name, ms in moved_to_ms.items()},
     }
     ids = {name: f"{victims[name].root}:{TOPIC_ID}".encode() for name in wanted}
