@@ -51,7 +51,7 @@ class Bounds:
         return (topic_number_of(sf.col("root")) == FRONT) & ~fits
 
     def sampled(self, rows: DataFrame, root: Column) -> DataFrame:
-        """Before anything dear is done to them. What has no root is looked at: it is nobody's copy, and rare.
+        """The rows of the sample, to be chosen before any expensive step. Rows without a root are in it: they are no copies, and rare.
 
         The law holds of a sample as of all: a record, its hops and its outcomes have one root. An outcome that says another
         root than its origin's leaves its origin lost, or is forged, so it is found by either.
@@ -80,16 +80,16 @@ class Bounds:
         return beyond | self._in_no_partition(origin)
 
     def never_hopped(self, origin: Column) -> Column:
-        """The same of a hop's origin. The ends of delays partitions are not of one moment: a hop that is below the end of its own may
-        have been made from a record that came when the end of the other had been looked up."""
+        """As `nowhere`, for the origin of a hop. In the delays topic, the end of the origin's partition proves nothing: it may have been
+        looked up before the origin came, and the end of the hop's partition after the hop came."""
         return sf.when(topic_number_of(origin) == FRONT, self.nowhere(origin)).otherwise(self._in_no_partition(origin))
 
     def _in_no_partition(self, origin: Column) -> Column:
         return origin.isNotNull() & by_line(origin, self.front_committed, self.delays_committed).isNull()
 
     def again(self, origin: Column, topic_number: int) -> Column:
-        """Whether a row of that topic is a copy of what an audit before had settled, and has come since: all copies that the
-        commit accounts for were there then."""
+        """Whether a row of that topic is a further copy of a record that a previous audit has settled. It is if it came after that audit,
+        because all copies that belong to the commit were there before."""
         return (
             headers.true(self.new(topic_number) & ~self.begun(origin))
             if topic_number in self.new_from

@@ -55,7 +55,7 @@ class Table:
     end_offsets: Offsets
 
     def covers(self, topic: str, starts: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:
-        """Up to where it has all rows from `starts` on, by partition; of those that it has not, their start."""
+        """By partition, the offset up to which the table has all rows from `starts` on; the start itself if it has none."""
         to = list(starts)
         known = zip(self.from_offsets.get(topic, ()), self.end_offsets.get(topic, ()), strict=True)
         for p, ((first, end), start) in enumerate(zip(known, starts, strict=False)):
@@ -166,7 +166,7 @@ def _table(said: Mapping[str, Any], blocks: DataFrame, window: AuditWindow) -> T
 
 
 def _last_over(blocks: DataFrame, bounds: Bounds, began_ms: int) -> dict[int, int]:
-    """By line, the last offset that the next link does not read again: it reads from what waits, and from when the oldest of that began."""
+    """By line, the last offset that the next link need not read again: its record does not wait, and came before the oldest that waits."""
     at = sf.col("at")
     waits = headers.true(bounds.begun(at) & ~bounds.settled(at))
     recent = sf.col("at_ms") >= began_ms

@@ -59,8 +59,8 @@ def untimed(places: DataFrame) -> DataFrame:
 
 
 def pending_roots(places: DataFrame) -> DataFrame:
-    """One row: `since_ms`, when the first of the records came in that pending hops go back to; null: none is there. Those of one
-    partition came in the order of their places."""
+    """One row: `since_ms`, when the oldest root of a pending hop was appended; null if no such root was read. Only the first root of each
+    partition is looked up, because the others came after it."""
     waits = places.where(fated("pending") & has(facts.HOP))
     first = waits.groupBy(line_of(sf.col("root"))).agg(sf.min("root").alias("place")).select("place")
     return places.join(sf.broadcast(first), "place").agg(sf.min("appended_ms").alias("since_ms"))
@@ -69,10 +69,10 @@ def pending_roots(places: DataFrame) -> DataFrame:
 def disorder(places: DataFrame) -> DataFrame:
     """Neighbours whose first copies came out in the other order: place, first_at, judged, and the same of the one before.
 
-    Neighbours are of one front partition (or of one delays partition, for direct writes), one delay, one ready partition and
-    one way: a hop that is made more than a second late takes another. A way of another delay than the record's own is such a
-    one and promises no order. Of two that had both ended before the window an audit before has told. Chunks of places are whole
-    in a partition of Spark, so only their edges have to be moved.
+    Neighbours have the same front partition (or delays partition, for direct writes), delay, ready partition and way. A hop that is
+    made more than a second late takes another way, by a partition of another delay, for which no order is promised. Two neighbours
+    that had both ended before the window were judged by a previous audit. Chunks of places are whole in a partition of Spark, so
+    only their edges have to be moved.
     """
     of_line, of_place = ["line", "delay_ms", "way", "ready_line"], ["place", "first_at", "judged"]
     first_is_known = has(facts.END_RELEASED) & ~has(facts.AGAIN)

@@ -253,8 +253,9 @@ def of_parsed(number: int) -> Facts:
 def _ends(
     parsed: DataFrame, bounds: Bounds, topic_number: int, *, known: Column, end: Column, stranger: int, strange: Column
 ) -> DataFrame:
-    """What is above the commit is the next audit's; what is below the window says only that its root had ended before, unless
-    it has come since. What belongs to no record is told by the first audit that reads it."""
+    """The facts of rows of a ready topic or the dead-letter topic, by the origin of each row. If the origin is above the commit, the next
+    audit judges the row. If it is below the window, the row says only that its root had ended before, unless the row is new. A row that
+    belongs to no record is reported by the first audit that reads it."""
     origin, copy = sf.col("origin"), sf.col("copy")
     elsewhere = sf.lit(False) if topic_number == DEAD_LETTER else headers.true(sf.col("elsewhere"))
     dead = sf.when(refusals.is_cancelled(), CANCELLED).otherwise(DEAD_LETTERED)
@@ -321,7 +322,7 @@ def _itself(topic_number: int) -> tuple[Column, ...]:
 
 
 def _as_record() -> tuple[Column, ...]:
-    """A copy whose attempt isn't above that of the release it was made from counts as one higher."""
+    """A copy of a release has an attempt that is at least one above that of the release, whatever its own `dt-attempt` says."""
     raised = sf.when(headers.position(own.RELEASED) > 0, refusals.least_attempt())
     attempt = sf.greatest(
         sf.coalesce(headers.small(headers.text(own.ATTEMPT)), sf.lit(0)), sf.coalesce(raised, sf.lit(0))

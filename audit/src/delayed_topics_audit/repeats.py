@@ -92,11 +92,15 @@ def repeats(
     exactly_once_from_ms: int | None = None,
     one_in: int = 1,
 ) -> DataFrame:
-    """Per takeover (`nr`; null: nothing explains them) and way: extra copies; how many of them are beyond promise 3; of how many
-    nobody knows, since they came when no events were told (`unexplained`); since takeovers that are known don't explain all of them, and
-    one that is not, or another one, may (`untold`); since their first copies came out over too long a time (`set_back`); or since they
-    are a sample of what may be more than MAX_REPEATED (`perhaps_too_many`). Of what was first made from `exactly_once_from_ms` on any is
-    beyond the promise.
+    """Per takeover (`nr`; null: nothing explains the copies) and way: how many copies there are beyond the first (`extra`), and how many
+    of these are beyond promise 3 (`beyond`). Whether the others are is not known in four cases:
+
+    unexplained       they came when no events were told
+    untold            the known takeovers do not explain all of them, but one that nobody told of may
+    set_back          their first copies came out over too long a time
+    perhaps_too_many  they are a sample of what may be more than MAX_REPEATED
+
+    All copies of what was first made from `exactly_once_from_ms` on are beyond the promise.
 
     `table`: rows of TAKEOVERS. `known`: see `told`. `one_in`: of so many records `places` have one.
 

@@ -101,8 +101,8 @@ class ControlTopic:
             return Producer(config)
 
     def _answer(self, key: bytes, wanted: Control, offset: int, wait_seconds: float) -> ChangeOutcome:
-        """The first answer behind the request at `offset`. It may be meant for an earlier or a later request of the same for that id:
-        what became of the record is the same. Raises KafkaCallError."""
+        """The first answer after the request at `offset`. It may answer an earlier or a later request for the same change of the same id:
+        that is no difference, because the record has the same outcome. Raises KafkaCallError."""
         deadline = Deadline(wait_seconds)
         outcome = ChangeOutcome.REQUESTED
         with PartitionReader(self._connection, self._topic, client_id=CLIENT_ID, start=offset + 1) as reader:
@@ -117,7 +117,7 @@ class ControlTopic:
 
 
 def _outcome(value: bytes | None, wanted: Control, before: ChangeOutcome) -> ChangeOutcome:
-    """What is known of a request, now that this was written over it."""
+    """What is known of the request `wanted` after `value` was written with its key. `before`: what was known until then."""
     if value is None:
         return ChangeOutcome.REPLACED
     try:

@@ -38,8 +38,8 @@ class Copy(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What becomes of a record, as copies to try in this order: each is the answer to "too large" for the one before. None: nothing is to
-    be written."""
+    """A record that is done with, and its copies, of which one is written: the next one is tried if Kafka finds the one before too large.
+    Without copies nothing is written."""
 
     record: Record
     copies: tuple[Copy, ...] = ()
@@ -69,7 +69,7 @@ def rejected(record: Record, names: TopicNames, *, group: str, reason: DeadLette
 
 
 def _too_large(record: Record, names: TopicNames, group: str, said: bytes) -> tuple[Copy, ...]:
-    """Whole, without the value, and without key and foreign headers either: one of them always fits."""
+    """The dead letter in three sizes: whole; without its value; without value, key and the headers of the record. The last always fits."""
     whole = _dead_letter(record, names, group, DeadLetterReason.TOO_LARGE, said)
     bare = whole._replace(key=None, value=None, headers=whole.headers[len(record.headers) :])
     return whole, whole._replace(value=None), bare

@@ -19,7 +19,7 @@ from delayed_topics.errors import NotDelayedTopic
 log = logging.getLogger(__name__)
 
 ANEW_SECONDS: Final = 10.0
-"""From trouble with the registry to the next look, with a new follower: the former may get nothing any more."""
+"""How long after trouble with the registry to look again, with a new follower. The former one may never get anything again."""
 
 
 def registry_follower(connection: Connection) -> RegistryFollower:

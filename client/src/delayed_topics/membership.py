@@ -14,12 +14,12 @@ from threading import Condition, Event, Thread
 
 POLL_SECONDS = 0.1
 REST, AWAIT, LOOK = 0.5, 0.3, 0.05
-"""Parts of the interval: after REST the thread polls, every LOOK it looks whether it has to, for AWAIT a rebalance waits. REST and
-AWAIT together leave some time, for a machine that is busy and for settling what is done."""
+"""Parts of the interval. The thread polls once REST is over, which it looks for every LOOK. A rebalance waits up to AWAIT for the user's
+code. What REST and AWAIT leave is for a busy machine, and for settling what is done."""
 
 
 class KeptMembership:
-    """The consumer is used by whoever has the `turn`."""
+    """Only a thread that holds `turn` may use the consumer."""
 
     def __init__(self, poll: Callable[[], None], *, max_poll_interval_ms: float) -> None:
         """`poll` is called in the thread, with the turn, and hands out nothing."""
@@ -35,7 +35,7 @@ class KeptMembership:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """As long as records are handed out. A loop that was left may end only after the next one has begun."""
+        """To be entered while records are handed out. A loop that was left early may leave this after the next loop has entered it."""
         self._ended.set()
         ended = self._ended = Event()
         Thread(target=self._keep, args=(ended,), name="keeps-membership", daemon=True).start()
@@ -48,11 +48,12 @@ class KeptMembership:
                 self._left_at = None
 
     def leave(self) -> None:
-        """The user's code goes to work."""
+        """To be called before the user's code gets a record."""
         self._left_at = time.monotonic()
 
     def come_back(self) -> Exception | None:
-        """With the turn: nobody else polls from here on. What polling raised meanwhile."""
+        """To be called with the turn, when the user's code asks for the next record: the thread stops polling. Returns what its polling
+        raised."""
         self._left_at = None
         self.turn.notify_all()
         self.turn.wait_for(lambda: not self._polling)

@@ -21,7 +21,7 @@ from delayed_topics.scan import Found, Range, Scanner
 from delayed_topics.way_shown import record_as_dict, shown
 
 LEAST_READ: Final = 100
-"""Offsets in one go: with ExactlyOnce up to half of them are marks of transactions."""
+"""How many offsets of a partition to read at a time, at least. With ExactlyOnce up to half of them are marks of transactions."""
 
 
 class PartitionNotThere(DelayedTopicsError):

@@ -29,9 +29,9 @@ class Settling:
         self._consumer = consumer
         self._ready = ready
         self._done: list[Outcome] = []
-        """One list, so that a signal handler that raises finds a record either with what becomes of it, or not at all."""
+        """Record and outcome are one entry. So a signal handler that raises in between cannot leave one without the other."""
         self.refusal: NotAuthorized | ConnectionInvalid | None = None
-        """Why the last try failed, if another one will as well until somebody grants a right or corrects the properties."""
+        """Why the last try failed, if no try can succeed before somebody grants a right or corrects the properties."""
         self._in_doubt = False
         """A transaction was about to be committed, and it is not known whether it was."""
         self._transactions = CopyTransactions(

@@ -19,7 +19,7 @@ from delayed_topics.positions import Note, Position, read_positions
 from delayed_topics.scan import Found, Ranges, Scanner
 
 FEW: Final = 10
-"""Offsets. If no more are left in a partition, they may all be marks of transactions."""
+"""If a partition has at most so many offsets left, all of them may be marks of transactions."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +120,7 @@ def _backlog(at: Position, due_within: tuple[int, ...]) -> Backlog:
 
 
 def _without_records(connection: Connection, ranges: Ranges) -> set[TopicPartitionKey]:
-    """Those of the partitions where all that is there are marks of transactions."""
+    """The partitions whose ranges hold nothing but marks of transactions."""
     found: set[TopicPartitionKey] = set()
 
     def take(record: Found) -> bool:

@@ -40,9 +40,8 @@ from delayed_topics.reports import OnDelivery, Reports
 FOLLOW_SECONDS = 1.0
 FLUSH_SECONDS = 60.0
 SERVE_SECONDS = 0.1
-"""At most for one call that serves callbacks. From 0.2 s on the client library (2.16) serves them several times in one call, also
-when the exception is due already that says that the producer has ended for good. A callback then fails in the middle, and leaves its
-lock taken."""
+"""The longest call that serves callbacks. In a call of 0.2 s or more, the client library (2.16) serves them several times, and goes on
+after the exception that says that the producer has ended for good. A callback then fails in the middle, and leaves its lock taken."""
 
 
 class DelayedTopic(Closing):

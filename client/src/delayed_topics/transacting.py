@@ -19,7 +19,8 @@ from delayed_topics.producers import LARGEST_RECORD_BYTES
 log = logging.getLogger(__name__)
 
 PURGE_SECONDS: Final = 1.0
-"""What is purged is told a moment later, and keeps producer and consumer, with their threads and connections, until it is."""
+"""How long to wait for the delivery reports of purged records. Until they come, producer and consumer keep their threads and
+connections."""
 
 
 class CopyTransactions:
@@ -62,8 +63,8 @@ class CopyTransactions:
         *,
         before_commit: Callable[[], object] = lambda: None,
     ) -> Literal["done", "too large"]:
-        """Writes the copies and commits the points, offsets of the consumer's group: all of it, or nothing, unless it was about to be
-        committed. "too large": a copy is, for its topic.
+        """Writes the copies and commits `points`, offsets of the consumer's group, in one transaction. Returns "too large" if Kafka finds a
+        copy too large for its topic. If this raises after it has called `before_commit`, the transaction may have been committed or not.
 
         Raises what take_over raises, with the code FENCED if another producer of the id has begun meanwhile.
         """
@@ -99,8 +100,8 @@ class CopyTransactions:
         raise KafkaException(error)
 
     def _end(self, producer: Producer) -> KafkaError | None:
-        """After a failure a new producer is made: the old one may be fatally ill, or have a gap in its sequence numbers. Returns why its
-        transaction was not aborted: Kafka ends it after its timeout then, or the next producer does."""
+        """Aborts the transaction of a producer that failed. The producer may have a fatal error or a gap in its sequence numbers, so it is
+        not used again. Returns why the abort failed: Kafka then ends the transaction after its timeout, or the next producer does."""
         try:
             producer.abort_transaction(self._timeout_seconds)
             return None

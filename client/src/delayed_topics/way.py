@@ -220,7 +220,7 @@ class Ways:
         return Way(records=tuple(records), state="Missing" if waits is None else "Pending", due_at_ms=waits)
 
     def _copies(self, source: Found, due_at_ms: int, *, search: bool) -> list[Found]:
-        """`search`: everywhere, if it is not where it should be."""
+        """The copies that were made of this record. `search`: all partitions are read if no copy is where it should be."""
         hops, releases = self._expected(source)
         due_at_ms = due_at_ms if source.topic == self._names.delays else source.at_ms
         expected = {
@@ -259,7 +259,7 @@ class Ways:
         return sorted(copies, key=lambda record: record.at_ms)
 
     def _expected(self, source: Found) -> tuple[list[TopicPartitionKey], list[TopicPartitionKey]]:
-        """The partitions that a hop and a release go to; all of them for what was written into a delays partition."""
+        """The partitions that may have a hop, and those that may have a release. For one that a client wrote into the delays topic: all."""
         in_front = Root("f", source.partition, source.offset, "")
         in_delays = source.topic == self._names.delays
         root = _decoded(Root.decode, source.own.get(ROOT)) if in_delays else in_front
@@ -277,7 +277,7 @@ class Ways:
         return [(self._names.delays, lane) for lane in sorted(lanes)], releases
 
     def _due_at_ms(self, source: Found) -> int:
-        """Of a record in front or delays: what it says, or what the layout of now makes of it."""
+        """When a record of the front or delays topic is due: by its own headers, or else by the present layout."""
         layout = self._layout.layout
         if source.topic == self._names.delays:
             if source.partition >= layout.partition_count:
@@ -329,7 +329,7 @@ class Ways:
 
 
 def _range(start: int | None, end: int | None, stable: int) -> Range:
-    """None: the partition has nothing that is so new."""
+    """The range between two offsets that were looked up by time. None: no record of the partition is that new."""
     return Range(stable if start is None else start, stable if end is None else min(end, stable))
 
 
