@@ -24,17 +24,16 @@ from delayed_topics_operator.delayed_topic.controller import (
     WAITING_SECONDS,
     DelayedTopics,
 )
-from delayed_topics_operator.engine.execute import Executor, Owned
+from delayed_topics_operator.engine.execute import Owned
 from delayed_topics_operator.engine.installation import INSTALLATION
-from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.store import Store
-from delayed_topics_operator.engine.tenants import Tenants
 from delayed_topics_operator.errors import ConnectionUnusable, KubeRefused, NotFound, NotYet
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.plan import ApplyChild, Plan
+from delayed_topics_operator_testing.context import context
 from delayed_topics_operator_testing.simulation import resource, usable
 from pydantic import ValidationError
 
@@ -60,22 +59,14 @@ class WithoutSecrets(Kubernetes):
 
 
 def connections(store: Store, *, kube: Kubernetes | None = None, **settings: Any) -> Connections:
-    kube = kube or Kubernetes()
-    made = Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a", **settings)
-    recorder = Recorder(kube)  # type: ignore[arg-type]
+    given = context(kube or Kubernetes(), store, **settings)
     return Connections(
-        settings=made,
-        kube=kube,  # type: ignore[arg-type]
-        store=store,
-        recorder=recorder,
-        executor=Executor(kube, store, recorder, rolling_at_once=1),  # type: ignore[arg-type]
-        usage=Usage(store=store, settings=made, cluster="c", changed=lambda _: None),
+        given,
+        usage=Usage(given, changed=lambda _: None),
         changed=lambda _: None,
         doubted=lambda _: None,
         news=lambda *_: None,
-        cluster="cluster",
         leadership=Leadership.without_end(),
-        tenants=Tenants(made, store),
     )
 
 
@@ -287,18 +278,8 @@ ORDERS = Key("DelayedTopic", "shop", "orders")
 def controller(kind: type[DelayedTopics], kube: Any, recorder: Any = None) -> DelayedTopics:
     store = Store()
     store.put(resource())
-    settings = Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a")
-    return kind(
-        settings=settings,
-        kube=kube,
-        store=store,
-        recorder=recorder,
-        executor=Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once),
-        connections=connections(store),
-        usage=Usage(store=store, settings=settings, cluster="c", changed=lambda _: None),
-        tenants=Tenants(settings, store),
-        cluster="c",
-    )
+    given = context(kube, store, recorder)
+    return kind(given, connections=connections(store), usage=Usage(given, changed=lambda _: None))
 
 
 def test_a_namespace_whose_labels_are_not_known_yet_is_waited_for() -> None:
@@ -338,10 +319,10 @@ def test_what_an_action_waits_for_is_said_if_it_does_not_come_soon(monkeypatch: 
     monkeypatch.setattr(delayed_topic, "_now", lambda: now)
     looked = controller(Waits, Taken(), Recorder(Taken()))  # type: ignore[arg-type]
     assert asyncio.run(looked.reconcile(ORDERS)) == SOON_SECONDS
-    assert not (looked._store.get(*ORDERS) or {})["status"]
+    assert not (looked._context.store.get(*ORDERS) or {})["status"]
     now += timedelta(seconds=WAITING_SECONDS)
     assert asyncio.run(looked.reconcile(ORDERS)) == UNDONE_SECONDS
-    status = (looked._store.get(*ORDERS) or {})["status"]
+    status = (looked._context.store.get(*ORDERS) or {})["status"]
     assert status["observedGeneration"] == 1
     ready = next(c for c in status["conditions"] if c["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "InProgress")
@@ -373,12 +354,12 @@ def test_what_a_webhook_puts_back_is_applied_once_a_resync_and_no_event_says_oth
     now = _now()
     monkeypatch.setattr(delayed_topic, "_now", lambda: now)
     looked = controller(Mirrored, Webhook(), Recorder())
-    looked._store.put(live)
+    looked._context.store.put(live)
     for _ in range(3):
-        assert asyncio.run(looked.reconcile(ORDERS)) == looked._settings.resync_seconds
+        assert asyncio.run(looked.reconcile(ORDERS)) == looked._context.settings.resync_seconds
     assert (len(written), told) == (1, [])
-    now += timedelta(seconds=looked._settings.resync_seconds)
-    assert asyncio.run(looked.reconcile(ORDERS)) == looked._settings.resync_seconds
+    now += timedelta(seconds=looked._context.settings.resync_seconds)
+    assert asyncio.run(looked.reconcile(ORDERS)) == looked._context.settings.resync_seconds
     assert len(written) == 2
 
 

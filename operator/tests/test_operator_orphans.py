@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 from delayed_topics_operator.audits.reconcile.manifests import job_name
-from delayed_topics_operator.engine.execute import Executor
-from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.store import Store
-from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.orphans import Sweeper
 from delayed_topics_operator.values.labels import MANAGED_BY
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.workers.reconcile.worker_sets import object_name
+from delayed_topics_operator_testing.context import context
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
 from delayed_topics_operator_testing.simulation import resource
@@ -145,10 +143,8 @@ class Clock:
 
 
 def sweeper(kube: Kubernetes, store: Store, clock: Clock) -> Sweeper:
-    settings = Settings(namespace=SYSTEM_NAMESPACE, audit_namespace=AUDIT_NAMESPACE, worker_image="w", audit_image="a")
-    recorder = Recorder(kube)  # type: ignore[arg-type]
-    executor = Executor(kube, store, recorder, rolling_at_once=1)  # type: ignore[arg-type]
-    return Sweeper(settings=settings, kube=kube, store=store, recorder=recorder, executor=executor, clock=clock)  # type: ignore[arg-type]
+    given = context(kube, store, namespace=SYSTEM_NAMESPACE, audit_namespace=AUDIT_NAMESPACE)
+    return Sweeper(given, clock=clock)
 
 
 def test_what_has_no_resource_is_given_time_in_which_the_resource_may_come_back() -> None:

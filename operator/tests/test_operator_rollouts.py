@@ -239,8 +239,8 @@ def test_workers_of_a_topic_and_shared_workers_take_turns_also_before_the_api_se
         )
         leadership = Leadership.without_end()
         runtime = Runtime(settings=settings, kube=cast(Kube, kube), cluster="cluster", leadership=leadership)
-        topics = cast(DelayedTopics, runtime.runners["DelayedTopic"].controller)._executor
-        shared = runtime.connections._shared._executor
+        topics = cast(DelayedTopics, runtime.runners["DelayedTopic"].controller)._context.executor
+        shared = runtime.connections._shared._context.executor
         first = asyncio.create_task(topics.execute(Key("DelayedTopic", "shop", "orders"), replaced("orders"), None))
         await kube.asked.wait()
         connection = Key("ClusterKafkaConnection", "", "kafka")

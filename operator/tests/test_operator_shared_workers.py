@@ -15,15 +15,13 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_operator.connection.reconcile.usable import Shared, Unusable
 from delayed_topics_operator.connection.shared_workers import SharedWorkersOf
 from delayed_topics_operator.delayed_topic.reconcile import reconcile
-from delayed_topics_operator.engine.execute import Executor
-from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.values.eventlog import RaisedAlarm, WorkerNews
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.plan import ConditionState, DeleteGroup
+from delayed_topics_operator_testing.context import context
 from delayed_topics_operator_testing.shared import READY, SHARED, sharing
 from delayed_topics_operator_testing.simulation import CLUSTER, Simulation, member, resource
 from delayed_topics_operator_testing.simulation import Kafka as Registry
@@ -204,7 +202,6 @@ def looked_after(
     kafka: Registry | None = None,
 ) -> Shared | None:
     """One pass. A topic is served by them, unless `kafka` says otherwise."""
-    settings = Settings(namespace="system", audit_namespace="audits", worker_image="w", audit_image="a")
     served_topics = kafka
     if served_topics is None:
         served_topics = registered()
@@ -219,9 +216,7 @@ def looked_after(
 
     connection = Connection(bootstrap_servers=bootstrap)
     link = SimpleNamespace(connection=connection, registry=registry, write=write, registry_id="here")
-    kube, store = kubernetes.kube, kubernetes.store
-    executor = Executor(kube, store, cast(Recorder, None), rolling_at_once=5)
-    workers = SharedWorkersOf(settings=settings, kube=kube, store=store, executor=executor, cluster=CLUSTER)
+    workers = SharedWorkersOf(context(kubernetes.kube, kubernetes.store))
     raw = {"metadata": {"uid": "main"}, "status": {}}
     return asyncio.run(workers.reconcile(MAIN, raw, asked, cast(KafkaLink, link), before=None))
 

@@ -17,17 +17,12 @@ from delayed_topics_operator.delayed_topic import controller as delayed_topic
 from delayed_topics_operator.delayed_topic.controller import SOON_SECONDS, UNDONE_SECONDS, DelayedTopics
 from delayed_topics_operator.delayed_topic.reconcile.load import Interval, Load
 from delayed_topics_operator.delayed_topic.reconcile.observation import Observation, Wanted
-from delayed_topics_operator.engine.execute import Executor
-from delayed_topics_operator.engine.settings import Settings
-from delayed_topics_operator.engine.store import Store
-from delayed_topics_operator.engine.tenants import Tenants
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import AlterSettings, ApplyChild
-from delayed_topics_operator_testing.simulation import CLUSTER, OPERATOR_NAMESPACE, Simulation
+from delayed_topics_operator_testing.context import context
+from delayed_topics_operator_testing.simulation import OPERATOR_NAMESPACE, Simulation
 
 ORDERS = Key("DelayedTopic", "shop", "orders")
 BEHIND = Load(
@@ -107,27 +102,10 @@ class Simulated(DelayedTopics):
     """Observes a simulation."""
 
     def __init__(self, around: Surroundings, *, rolling_at_once: int = 5) -> None:
-        settings = Settings(
-            namespace=OPERATOR_NAMESPACE,
-            audit_namespace="audits",
-            worker_image="w",
-            audit_image="a",
-            rolling_at_once=rolling_at_once,
-        )
-        store, kube = Store(), cast(Kube, around)
-        store.put(copy.deepcopy(around.simulation.raw))
-        recorder = Recorder(kube)
-        super().__init__(
-            settings=settings,
-            kube=kube,
-            store=store,
-            recorder=recorder,
-            executor=Executor(kube, store, recorder, rolling_at_once=settings.rolling_at_once),
-            connections=cast(Connections, Connected()),
-            usage=Usage(store=store, settings=settings, cluster=CLUSTER, changed=lambda _: None),
-            tenants=Tenants(settings, store),
-            cluster=CLUSTER,
-        )
+        given = context(around, namespace=OPERATOR_NAMESPACE, rolling_at_once=rolling_at_once)
+        given.store.put(copy.deepcopy(around.simulation.raw))
+        connections = cast(Connections, Connected())
+        super().__init__(given, connections=connections, usage=Usage(given, changed=lambda _: None))
         self._around = around
 
     async def _observe(self, key: Key, resource: DelayedTopic, asked: Wanted) -> tuple[Observation, KafkaLink | None]:

@@ -13,13 +13,9 @@ from delayed_topics_crds import API_VERSION
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.audits.reconcile import manifests as audits
-from delayed_topics_operator.engine.execute import Executor
+from delayed_topics_operator.engine.context import ControllerContext
 from delayed_topics_operator.engine.installation import connection_of
-from delayed_topics_operator.engine.settings import Settings
-from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.errors import KubeError
-from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.labels import CONNECTION_LABEL, MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL
 from delayed_topics_operator.values.manifest import Manifest
@@ -43,21 +39,8 @@ class Orphans:
 class Sweeper:
     """`clock` counts monotonic seconds."""
 
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        kube: Kube,
-        store: Store,
-        recorder: Recorder,
-        executor: Executor,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._settings = settings
-        self._kube = kube
-        self._store = store
-        self._recorder = recorder
-        self._executor = executor
+    def __init__(self, context: ControllerContext, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._context = context
         self._clock = clock
         self._since: dict[Orphans, float] = {}
 
@@ -72,7 +55,7 @@ class Sweeper:
         now = self._clock()
         self._since = {orphans: self._since.get(orphans, now) for orphans in found}
         for orphans, since in self._since.items():
-            if now - since >= self._settings.orphans_after_seconds:
+            if now - since >= self._context.settings.orphans_after_seconds:
                 try:
                     await self._remove(orphans)
                 except KubeError as e:
@@ -83,15 +66,15 @@ class Sweeper:
                     )
 
     def _of_topics(self) -> Iterator[Orphans]:
-        home = self._settings.namespace
+        home = self._context.settings.namespace
         names = (
             (topic["metadata"]["namespace"], topic["metadata"]["name"])
-            for topic in self._store.all("DelayedTopic")
-            if self._settings.home(connection_of(topic).kind, topic["metadata"]["namespace"]) == home
+            for topic in self._context.store.all("DelayedTopic")
+            if self._context.settings.home(connection_of(topic).kind, topic["metadata"]["namespace"]) == home
         )
         known = {object_name(namespace=namespace, name=name, home=home) for namespace, name in names}
         for kind in WATCHED:
-            for live in self._store.all(kind):
+            for live in self._context.store.all(kind):
                 if live["metadata"]["namespace"] != home or CONNECTION_LABEL in (live["metadata"].get("labels") or {}):
                     continue  # what belongs to a connection, Kubernetes removes with that
                 base = base_name(kind, live["metadata"]["name"])
@@ -100,11 +83,11 @@ class Sweeper:
 
     async def _of_audits(self) -> list[Orphans]:
         """A Job with a time to live has had its verdict read; it goes by itself, and its window with it. Raises KubeError."""
-        home, labels = self._settings.audit_namespace, audits.SELECTOR_LABELS
-        metas = (audit["metadata"] for audit in self._store.all("DelayedTopicAudit"))
+        home, labels = self._context.settings.audit_namespace, audits.SELECTOR_LABELS
+        metas = (audit["metadata"] for audit in self._context.store.all("DelayedTopicAudit"))
         known = {audits.job_name(meta["name"], meta["uid"]) for meta in metas}
-        jobs = await self._kube.list_all("Job", home, labels=labels)
-        windows = await self._kube.list_all("ConfigMap", home, labels=labels)
+        jobs = await self._context.kube.list_all("Job", home, labels=labels)
+        windows = await self._context.kube.list_all("ConfigMap", home, labels=labels)
         left: Iterable[Manifest] = (
             *(job for job in jobs if "ttlSecondsAfterFinished" not in job["spec"]),
             *(window for window in windows if not window["metadata"].get("ownerReferences")),
@@ -118,7 +101,7 @@ class Sweeper:
 
     async def _remove(self, orphans: Orphans) -> None:
         """Raises KubeError."""
-        live = [await self._kube.find(kind, orphans.home, name) for kind, name in orphans.objects]
+        live = [await self._context.kube.find(kind, orphans.home, name) for kind, name in orphans.objects]
         actions = tuple(
             DeleteChild(kind=kind, namespace=orphans.home, name=name, uid=found["metadata"]["uid"])
             for (kind, name), found in zip(orphans.objects, live, strict=True)
@@ -126,12 +109,12 @@ class Sweeper:
         )
         if not actions:
             return
-        outcome = await self._executor.execute(orphans.owner, actions, None)
+        outcome = await self._context.executor.execute(orphans.owner, actions, None)
         for action in actions[: outcome.done]:
             metrics.ORPHANS.labels(action.kind).inc()
         for failure in outcome.failures:
             raise failure.error
-        await self._recorder.record(_gone(orphans.owner), _notice(orphans, actions))
+        await self._context.recorder.record(_gone(orphans.owner), _notice(orphans, actions))
 
 
 def _owner(kind: str, child: Manifest) -> Key:

@@ -16,6 +16,7 @@ from delayed_topics_operator.connection.controller import Connections
 from delayed_topics_operator.connection.usage import Usage
 from delayed_topics_operator.delayed_topic import last_audits
 from delayed_topics_operator.delayed_topic.controller import DelayedTopics
+from delayed_topics_operator.engine.context import ControllerContext
 from delayed_topics_operator.engine.controller import Controller, Runner
 from delayed_topics_operator.engine.execute import Executor
 from delayed_topics_operator.engine.installation import connection_of, connections, front_topic, serves
@@ -54,55 +55,34 @@ class Runtime:
         self.settings = settings
         self.kube = kube
         self.store = Store()
-        self.recorder = Recorder(kube)
-        executor = Executor(kube, self.store, self.recorder, rolling_at_once=settings.rolling_at_once)
-        self._sweeper = Sweeper(
-            settings=settings, kube=kube, store=self.store, recorder=self.recorder, executor=executor
+        self.tenants = Tenants(settings, self.store)
+        recorder = Recorder(kube)
+        context = ControllerContext(
+            settings=settings,
+            kube=kube,
+            cluster=cluster,
+            store=self.store,
+            recorder=recorder,
+            executor=Executor(kube, self.store, recorder, rolling_at_once=settings.rolling_at_once),
+            tenants=self.tenants,
         )
+        self._sweeper = Sweeper(context)
         self.synced = asyncio.Event()
         """Set when everything was listed once."""
-        self.tenants = Tenants(settings, self.store)
         self.follow: Callable[[Collection[str]], None] = lambda _: None
         """Called with all namespaces in which the objects of workers are to be watched, whenever they may be others."""
         self._sooner = asyncio.Event()
-        usage = Usage(store=self.store, settings=settings, cluster=cluster, changed=self.wake)
+        usage = Usage(context, changed=self.wake)
         self.connections = Connections(
-            settings=settings,
-            kube=kube,
-            store=self.store,
-            recorder=self.recorder,
-            executor=executor,
+            context,
             usage=usage,
             changed=self._connection_changed,
             doubted=self.wake,
             news=self._connection_news,
-            cluster=cluster,
             leadership=leadership,
-            tenants=self.tenants,
         )
-        topics = DelayedTopics(
-            settings=settings,
-            kube=kube,
-            store=self.store,
-            recorder=self.recorder,
-            executor=executor,
-            connections=self.connections,
-            usage=usage,
-            tenants=self.tenants,
-            cluster=cluster,
-        )
-        audits = Audits(
-            settings=settings,
-            kube=kube,
-            store=self.store,
-            recorder=self.recorder,
-            executor=executor,
-            connections=self.connections,
-            usage=usage,
-            tenants=self.tenants,
-            cluster=cluster,
-            changed=self.wake,
-        )
+        topics = DelayedTopics(context, connections=self.connections, usage=usage)
+        audits = Audits(context, connections=self.connections, usage=usage, changed=self.wake)
         connections = self._runner(self.connections, lane_of=lambda key: key, lane_slots=1)
         self.runners: dict[str, Runner] = {
             **dict.fromkeys(CONNECTION_KINDS, connections),

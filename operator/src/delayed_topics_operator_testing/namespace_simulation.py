@@ -8,12 +8,11 @@ from delayed_topics_operator.connection.reconcile.usable import Usable
 from delayed_topics_operator.connection.usage import Usage, Use
 from delayed_topics_operator.delayed_topic.reconcile import reconcile
 from delayed_topics_operator.engine.installation import connection_of, front_topic
-from delayed_topics_operator.engine.settings import Settings
-from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.plan import Plan
 
-from delayed_topics_operator_testing.simulation import CLUSTER, OPERATOR_NAMESPACE, Kafka, Simulation, resource, usable
+from delayed_topics_operator_testing.context import context
+from delayed_topics_operator_testing.simulation import OPERATOR_NAMESPACE, Kafka, Simulation, resource, usable
 
 DEFAULT = Key("ClusterKafkaConnection", "", "default")
 
@@ -52,15 +51,13 @@ class NamespaceSimulation:
     def __init__(self, connection: Usable) -> None:
         self.connection = connection
         self.kafka = Kafka()
-        self.store = Store()
+        self.context = context(namespace=OPERATOR_NAMESPACE)
         self.simulations: dict[str, Simulation] = {}
         self.asked: dict[str, int] = {}
-        made = Settings(namespace=OPERATOR_NAMESPACE, audit_namespace="audits", worker_image="w", audit_image="a")
-        self.settings = made
         self.restart()
 
     def restart(self) -> None:
-        self.usage = Usage(store=self.store, settings=self.settings, cluster=CLUSTER, changed=lambda _: None)
+        self.usage = Usage(self.context, changed=lambda _: None)
 
     def add(self, name: str, **spec: Any) -> Simulation:
         simulation = self.simulations[name] = Simulation(
@@ -71,11 +68,11 @@ class NamespaceSimulation:
 
     def see(self) -> None:
         """What the watches tell."""
-        self.store = self.usage._store = Store()
+        self.context = self.usage._context = context(namespace=OPERATOR_NAMESPACE)
         for simulation in self.simulations.values():
-            self.store.put(simulation.raw)
+            self.context.store.put(simulation.raw)
             if ("StatefulSet", simulation.name) in simulation.children:
-                self.store.put(simulation.children["StatefulSet", simulation.name])
+                self.context.store.put(simulation.children["StatefulSet", simulation.name])
 
     def plan(self, name: str) -> Plan:
         simulation, key = self.simulations[name], Key("DelayedTopic", "shop", name)

@@ -35,17 +35,13 @@ from delayed_topics_operator.connection.reconcile.grants import LET_IN
 from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
 from delayed_topics_operator.connection.usage import Usage, Use
 from delayed_topics_operator.delayed_topic.reconcile.translate import connection_key, wanted
-from delayed_topics_operator.engine.execute import Executor, Owned
+from delayed_topics_operator.engine.context import ControllerContext
+from delayed_topics_operator.engine.execute import Owned
 from delayed_topics_operator.engine.installation import connection_of, installation_of, serves
 from delayed_topics_operator.engine.pods import pods_and_warnings
-from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.status import write_status
-from delayed_topics_operator.engine.store import Store
-from delayed_topics_operator.engine.tenants import Tenants
 from delayed_topics_operator.errors import KubeRefused, NotFound, NotYet, SpecInvalid, reason_of
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.field_managers import AUDITS_FIELD_MANAGER
 from delayed_topics_operator.values.key import Key
@@ -64,44 +60,27 @@ class Audits:
     kind = "DelayedTopicAudit"
 
     def __init__(
-        self,
-        *,
-        settings: Settings,
-        kube: Kube,
-        store: Store,
-        recorder: Recorder,
-        executor: Executor,
-        connections: Connections,
-        usage: Usage,
-        tenants: Tenants,
-        cluster: str,
-        changed: Callable[[Key], None],
+        self, context: ControllerContext, *, connections: Connections, usage: Usage, changed: Callable[[Key], None]
     ) -> None:
-        """`cluster`: the UID of the kube-system namespace. `changed`: called with the DelayedTopic whose verdict was noted."""
-        self._settings = settings
-        self._kube = kube
-        self._store = store
-        self._recorder = recorder
+        """`changed`: called with the DelayedTopic whose verdict was noted."""
+        self._context = context
         self._connections = connections
         self._usage = usage
-        self._tenants = tenants
-        self._cluster = cluster
         self._changed = changed
-        self._executor = executor
-        self._turns = Turns(store)
+        self._turns = Turns(context.store)
 
     async def reconcile(self, key: Key) -> float | None:
         for _ in range(STEPS):
-            raw = self._store.get(*key)
+            raw = self._context.store.get(*key)
             if raw is None or "verdict" in (raw.get("status") or {}):
                 self._usage.forget(key)
             if raw is None:
                 return None
             if self._terminating(key.namespace) and "deletionTimestamp" not in raw["metadata"]:
-                return self._settings.resync_seconds  # it will be, and nothing can be begun any more
-            topic = self._store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
+                return self._context.settings.resync_seconds  # it will be, and nothing can be begun any more
+            topic = self._context.store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
             if not self._is_ours(raw, topic):
-                return self._settings.resync_seconds
+                return self._context.settings.resync_seconds
             try:
                 o = await self._observe(key, raw)
             except (ValidationError, SpecInvalid) as e:
@@ -121,22 +100,22 @@ class Audits:
             if any(isinstance(action, RemoveFinalizer) for action in plan.actions):
                 self._forget(o)
             if not plan.actions and not written:
-                return plan.wake_seconds or self._settings.resync_seconds
+                return plan.wake_seconds or self._context.settings.resync_seconds
         return SOON_SECONDS
 
     def _is_ours(self, raw: Manifest, topic: Manifest | None) -> bool:
         """One that is over, or whose DelayedTopic is gone, is ended by the installation that began it, as long as that exists. Another one
         can't look into the namespace of its Job."""
-        meta, installation = raw["metadata"], self._settings.namespace
+        meta, installation = raw["metadata"], self._context.settings.namespace
         began = installation_of(raw) if FINALIZER in meta.get("finalizers", ()) else None
-        if (topic is None or "deletionTimestamp" in meta) and self._store.get("Namespace", "", began or ""):
+        if (topic is None or "deletionTimestamp" in meta) and self._context.store.get("Namespace", "", began or ""):
             return began == installation
-        return topic is None or serves(self._store, connection_of(topic), namespace=installation)
+        return topic is None or serves(self._context.store, connection_of(topic), namespace=installation)
 
     async def _observe(self, key: Key, raw: Manifest) -> AuditObservation:
         """Raises ValidationError, SpecInvalid, KubeError, KafkaCallError."""
         audit = parse("DelayedTopicAudit", raw)
-        found = self._store.get("DelayedTopic", key.namespace, audit.spec.delayed_topic_ref.name)
+        found = self._context.store.get("DelayedTopic", key.namespace, audit.spec.delayed_topic_ref.name)
         deleting = audit.metadata.deletion_timestamp is not None
         topic = _topic(found, deleting=deleting) if found is not None else None
         name, home = job_name(key.name, audit.metadata.uid or ""), self._home(key, topic)
@@ -145,14 +124,16 @@ class Audits:
         warnings: tuple[Manifest, ...] = ()
         # A namespace that is being deleted takes what is in it along, and the operator's rights on it.
         gone = home == key.namespace and self._terminating(key.namespace)
-        if FINALIZER in audit.metadata.finalizers and self._tenants.may_audit(home) and not gone:
-            config_map = await self._kube.find("ConfigMap", home, window_name(name))
-            secret = await self._kube.find("Secret", home, secret_name(name))
+        if FINALIZER in audit.metadata.finalizers and self._context.tenants.may_audit(home) and not gone:
+            config_map = await self._context.kube.find("ConfigMap", home, window_name(name))
+            secret = await self._context.kube.find("Secret", home, secret_name(name))
             spark = audit.spec.spark
-            if mode_disabled(spark, spark_applications=self._settings.audit_spark_applications) is None:
-                job = await self._kube.find(spark.mode, home, name)
+            if mode_disabled(spark, spark_applications=self._context.settings.audit_spark_applications) is None:
+                job = await self._context.kube.find(spark.mode, home, name)
             if job is not None:
-                pods, warnings = await pods_and_warnings(self._kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1)
+                pods, warnings = await pods_and_warnings(
+                    self._context.kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1
+                )
         moved = topic is not None and (home == key.namespace) != (self._home_of(topic) == key.namespace)
         replaced = moved or (topic is not None and audited_uid(config_map) not in (None, topic.metadata.uid))
         undecided = audit.status.verdict is None and not deleting and not replaced
@@ -194,41 +175,41 @@ class Audits:
             else:
                 files = state.files
         return JobSettings(
-            image=self._settings.audit_image,
-            image_pull_policy=self._settings.image_pull_policy,
-            installation=self._settings.namespace,
+            image=self._context.settings.audit_image,
+            image_pull_policy=self._context.settings.image_pull_policy,
+            installation=self._context.settings.namespace,
             home=home,
             files=files,
-            spark_applications=self._settings.audit_spark_applications,
+            spark_applications=self._context.settings.audit_spark_applications,
             most_local_disk_mebibytes=most_local_disk,
-            fs_group=self._settings.audit_fs_group,
-            labels=self._settings.pod_labels,
-            annotations=self._settings.pod_annotations,
+            fs_group=self._context.settings.audit_fs_group,
+            labels=self._context.settings.pod_labels,
+            annotations=self._context.settings.pod_annotations,
         )
 
     def _forget(self, o: AuditObservation) -> None:
         """Kubernetes removes them; nobody watches them for us."""
         for child in (o.job, o.config_map):
             if child is not None:
-                self._store.gone(child)
+                self._context.store.gone(child)
 
     def _home(self, key: Key, topic: DelayedTopic | None) -> str:
         """Where the Job lives. Once there is anything of the audit: where that is, whatever became of the DelayedTopic, or of the
         settings."""
-        raw = self._store.get(*key) or {}
+        raw = self._context.store.get(*key) or {}
         status = raw.get("status") or {}
         known, _, _ = str(status.get("jobName") or status.get("windowConfigMap") or "").partition("/")
-        if self._store.get("Namespace", "", known) is not None:
+        if self._context.store.get("Namespace", "", known) is not None:
             return known
-        return self._home_of(topic) if topic is not None else self._settings.audit_namespace
+        return self._home_of(topic) if topic is not None else self._context.settings.audit_namespace
 
     def _home_of(self, topic: DelayedTopic) -> str:
         """Where an audit of this DelayedTopic lives. What is elsewhere is of another one, since a connection can't be changed."""
         cluster_wide = topic.spec.connection_ref.kind == "ClusterKafkaConnection"
-        return self._settings.audit_namespace if cluster_wide else topic.metadata.namespace or ""
+        return self._context.settings.audit_namespace if cluster_wide else topic.metadata.namespace or ""
 
     def _barred(self, key: Key, audit: DelayedTopicAudit, home: str) -> str | None:
-        if FINALIZER not in audit.metadata.finalizers or self._tenants.may_audit(home):
+        if FINALIZER not in audit.metadata.finalizers or self._context.tenants.may_audit(home):
             return None
         if home != key.namespace:
             return (
@@ -251,7 +232,7 @@ class Audits:
     async def _frozen(
         self, key: Key, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
     ) -> AuditWindow | Waiting | Unauditable | Refused:
-        if not self._tenants.may_audit(home):
+        if not self._context.tenants.may_audit(home):
             message = f"the operator does not run Jobs in namespace {home}. To admit the namespace, {LET_IN}"
             return Waiting(reason=Reason.NOT_ALLOWED, message=message)
         connection = connection_key(topic)
@@ -288,21 +269,21 @@ class Audits:
         namespace = topic.metadata.namespace or ""
         return AuditSite(
             namespace=namespace,
-            namespace_labels=self._store.namespace(namespace)["metadata"].get("labels") or {},
+            namespace_labels=self._context.store.namespace(namespace)["metadata"].get("labels") or {},
             home=home,
-            executors=self._settings.audit_executors,
-            spark_applications=self._settings.audit_spark_applications,
+            executors=self._context.settings.audit_executors,
+            spark_applications=self._context.settings.audit_spark_applications,
             topic=wanted(topic).names.front,
             connection=connection_key(topic),
             grants=state.grants if isinstance(state, Usable) else None,
         )
 
     def _terminating(self, namespace: str) -> bool:
-        known = self._store.get("Namespace", "", namespace)
+        known = self._context.store.get("Namespace", "", namespace)
         return known is not None and "deletionTimestamp" in known["metadata"]
 
     def _owner(self, topic: DelayedTopic) -> Owner:
-        return Owner(self._cluster, topic.metadata.namespace or "", topic.metadata.name)
+        return Owner(self._context.cluster, topic.metadata.namespace or "", topic.metadata.name)
 
     def _link(self, topic: DelayedTopic | None) -> KafkaLink | None:
         return self._connections.look(connection_key(topic))[1] if topic is not None else None
@@ -320,7 +301,7 @@ class Audits:
                 raise NotYet(
                     f"{key} has its verdict, but the operator can't write to the registry because Kafka is not reachable"
                 )
-            outcome = await self._executor.execute(key, (action,), link, owned)
+            outcome = await self._context.executor.execute(key, (action,), link, owned)
             for failure in outcome.failures:
                 raise failure.error
 
@@ -331,31 +312,35 @@ class Audits:
         limited = {"spec": {"ttlSecondsAfterFinished": action.seconds}}
         try:
             if action.config_map is not None:
-                await self._kube.merge("ConfigMap", action.namespace, action.config_map, owned)
-            await self._kube.merge("Job", action.namespace, action.job, limited)
+                await self._context.kube.merge("ConfigMap", action.namespace, action.config_map, owned)
+            await self._context.kube.merge("Job", action.namespace, action.job, limited)
         except NotFound:
             return
 
     async def _say(self, key: Key, plan: AuditPlan) -> bool:
         """Whether anything was written."""
         written = False
-        raw = self._store.get(*key)
+        raw = self._context.store.get(*key)
         if raw is None:
             return False
         try:
             if plan.status is not None:
-                written = await write_status(self._kube, self._store, raw, plan.status)
-            topic = self._store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
+                written = await write_status(self._context.kube, self._context.store, raw, plan.status)
+            topic = self._context.store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
             if plan.topic_status is not None and topic is not None:
                 noted = await write_status(
-                    self._kube, self._store, topic, plan.topic_status, field_manager=AUDITS_FIELD_MANAGER
+                    self._context.kube,
+                    self._context.store,
+                    topic,
+                    plan.topic_status,
+                    field_manager=AUDITS_FIELD_MANAGER,
                 )
                 if noted:
                     self._changed(Key("DelayedTopic", key.namespace, topic["metadata"]["name"]))
         except NotFound:
             return False
         if written:
-            await self._recorder.tell(raw, plan.notices)
+            await self._context.recorder.tell(raw, plan.notices)
         return written
 
 

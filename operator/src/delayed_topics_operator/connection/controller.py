@@ -30,19 +30,14 @@ from delayed_topics_operator.connection.secrets import security
 from delayed_topics_operator.connection.shared_workers import SharedWorkersOf
 from delayed_topics_operator.connection.status import connection_status
 from delayed_topics_operator.connection.usage import Usage
-from delayed_topics_operator.engine.execute import Executor
+from delayed_topics_operator.engine.context import ControllerContext
 from delayed_topics_operator.engine.finalizer import set_finalizer
 from delayed_topics_operator.engine.installation import connections, installation_of, record, serves, transactional_id
 from delayed_topics_operator.engine.served_elsewhere import ServedElsewhere
-from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.status import write_status
-from delayed_topics_operator.engine.store import Store
-from delayed_topics_operator.engine.tenants import Tenants
 from delayed_topics_operator.errors import ConnectionNotChecked, ConnectionUnusable, KubeRefused, NotFound, reason_of
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.leadership import Leadership
-from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.conditions import status_of
 from delayed_topics_operator.values.key import Key
@@ -85,41 +80,30 @@ class Connections:
 
     def __init__(
         self,
+        context: ControllerContext,
         *,
-        settings: Settings,
-        kube: Kube,
-        store: Store,
-        recorder: Recorder,
-        executor: Executor,
         usage: Usage,
         changed: Callable[[Key], None],
         doubted: Callable[[Key], None],
         news: Callable[[Key, set[str]], None],
-        cluster: str,
         leadership: Leadership,
-        tenants: Tenants,
     ) -> None:
         """`changed`: the state of this connection is another, or is known at last. `doubted`: it has to be looked at soon. `news`:
-        its registry or events have news of these front topics. `cluster`: the UID of the kube-system namespace."""
-        self._settings = settings
-        self._kube = kube
-        self._store = store
-        self._recorder = recorder
+        its registry or events have news of these front topics."""
+        self._context = context
         self._usage = usage
         self._changed = changed
         self._doubted = doubted
         self._news = news
-        self._elsewhere = ServedElsewhere(kube, store, namespace=settings.namespace)
-        self._cluster = cluster
+        self._elsewhere = ServedElsewhere(context.kube, context.store, namespace=context.settings.namespace)
         self._leadership = leadership
-        self._tenants = tenants
-        self._shared = SharedWorkersOf(settings=settings, kube=kube, store=store, executor=executor, cluster=cluster)
+        self._shared = SharedWorkersOf(context)
         self._entries: dict[Key, _Entry] = {}
         self._unlooked_since: dict[Key, datetime] = {}
 
     def look(self, key: Key) -> tuple[Usable | Unusable, KafkaLink | None]:
         """The state of a connection, and its link if it can be used. Raises ConnectionNotChecked until it was looked at as it is now."""
-        entry, raw = self._entries.get(key), self._store.get(*key)
+        entry, raw = self._entries.get(key), self._context.store.get(*key)
         if raw is not None and (entry is None or entry.generation != raw["metadata"].get("generation")):
             return self._unlooked(key), None  # what it allows may have changed
         if entry is None:
@@ -133,7 +117,7 @@ class Connections:
     def _unlooked(self, key: Key) -> Unusable:
         """Raises ConnectionNotChecked, but not for longer than a deletion waits for Kafka."""
         since, now = self._unlooked_since.setdefault(key, _now()), _now()
-        if (now - since).total_seconds() < self._settings.gone_after_seconds:
+        if (now - since).total_seconds() < self._context.settings.gone_after_seconds:
             raise ConnectionNotChecked(f"the operator has not checked {key} yet")
         return Unusable(
             reason=Reason.KAFKA_UNREACHABLE,
@@ -143,13 +127,13 @@ class Connections:
 
     async def hold(self, key: Key) -> None:
         """What is made by it needs it in order to go: so it stays until all of that is gone. Raises KubeError, NotYet."""
-        raw = self._store.get(*key)
+        raw = self._context.store.get(*key)
         if raw is not None and not _deleting(raw) and not _held(raw) and not self._leads_elsewhere(key):
-            await set_finalizer(self._kube, self._store, key, present=True)
+            await set_finalizer(self._context.kube, self._context.store, key, present=True)
 
     def leaving(self, key: Key) -> bool:
         """Whether it is being deleted, so that nothing new may be made by it."""
-        raw = self._store.get(*key)
+        raw = self._context.store.get(*key)
         return raw is not None and _deleting(raw)
 
     def doubt(self, key: Key, error: KafkaCallError) -> None:
@@ -173,21 +157,21 @@ class Connections:
         await asyncio.gather(*(link.close(settle=True) for link in links))
 
     async def reconcile(self, key: Key) -> float | None:
-        raw = self._store.get(*key)
+        raw = self._context.store.get(*key)
         if raw is None:
             await self._forget(key)
             return None
-        if not serves(self._store, key, namespace=self._settings.namespace):
+        if not serves(self._context.store, key, namespace=self._context.settings.namespace):
             await self._forget(key)
             await self._elsewhere.say(raw, key)
-            return self._settings.resync_seconds
+            return self._context.settings.resync_seconds
         users = [] if self._leads_elsewhere(key) else self._users(key)
         if _held(raw) and not users:
-            await set_finalizer(self._kube, self._store, key, present=False)
-            raw = self._store.get(*key)
+            await set_finalizer(self._context.kube, self._context.store, key, present=False)
+            raw = self._context.store.get(*key)
             if raw is None or _deleting(raw):
                 await self._forget(key)
-                return self._settings.resync_seconds
+                return self._context.settings.resync_seconds
         entry = self._entries.get(key) or _Entry(_missing(key))
         state, before = entry.state, entry.said
         generation = raw["metadata"].get("generation")
@@ -220,24 +204,23 @@ class Connections:
         try:
             namespaces = await self._namespaces(key, entry)
             said = connection_status(raw, entry.said, found=found, users=users, namespaces=namespaces)
-            if await write_status(self._kube, self._store, raw, said):
-                await self._recorder.tell(raw, notices(status_of(KafkaConnectionStatus, raw), said))
+            if await write_status(self._context.kube, self._context.store, raw, said):
+                await self._context.recorder.tell(raw, notices(status_of(KafkaConnectionStatus, raw), said))
             await self._elsewhere.unsay(key)
         except NotFound:
-            self._store.gone(raw)
+            self._context.store.gone(raw)
             return 0.0
-        return self._settings.resync_seconds if found is not None else self._settings.resync_seconds / 6
+        return self._context.settings.resync_seconds / (1 if found is not None else 6)
 
     async def _recorded(self, key: Key, raw: Manifest) -> Manifest:
         """With the annotation that makes this installation the only one that serves it. Raises ConnectionUnusable, NotYet."""
-        if installation_of(raw) is not None or not self._tenants.may_use(key.namespace or self._settings.namespace):
+        namespace = self._context.settings.namespace
+        if installation_of(raw) is not None or not self._context.tenants.may_use(key.namespace or namespace):
             return raw
         try:
-            return await record(self._kube, self._store, raw, namespace=self._settings.namespace)
+            return await record(self._context.kube, self._context.store, raw, namespace=namespace)
         except KubeRefused as e:
-            message = (
-                f"could not note in {key} that the installation in namespace {self._settings.namespace} serves it: {e}"
-            )
+            message = f"could not note in {key} that the installation in namespace {namespace} serves it: {e}"
             raise ConnectionUnusable(message, reason=reason_of(e)) from e
 
     async def _namespaces(self, key: Key, entry: _Entry) -> tuple[NamespaceQuota, ...] | None:
@@ -260,7 +243,7 @@ class Connections:
         """DelayedTopics by which there is something in Kafka, or was."""
         return sorted(
             f"{topic['metadata']['namespace']}/{topic['metadata']['name']}"
-            for topic in self._store.by_index("DelayedTopic", connections, key)
+            for topic in self._context.store.by_index("DelayedTopic", connections, key)
             if FINALIZER in topic["metadata"].get("finalizers", ())
         )
 
@@ -270,7 +253,7 @@ class Connections:
         try:
             return await self._connection(key, spec)
         except ConnectionUnusable as e:
-            namespace = self._store.get("Namespace", "", key.namespace)
+            namespace = self._context.store.get("Namespace", "", key.namespace)
             going = _deleting(raw) or (namespace is not None and _deleting(namespace))
             if entry.link is None or e.reason not in _WITHDRAWN or not going:
                 raise
@@ -296,11 +279,11 @@ class Connections:
                 return await find(key, resource, entry.link)
             link = KafkaLink(
                 connection,
-                timeout_seconds=self._settings.kafka_timeout_seconds,
-                threads=self._settings.kafka_threads,
-                registry_bytes=self._settings.registry_mebibytes * 2**20,
+                timeout_seconds=self._context.settings.kafka_timeout_seconds,
+                threads=self._context.settings.kafka_threads,
+                registry_bytes=self._context.settings.registry_mebibytes * 2**20,
                 woken=lambda topics: self._news(key, topics),
-                transactional_id=transactional_id(self._cluster, self._settings.namespace, key),
+                transactional_id=transactional_id(self._context.cluster, self._context.settings.namespace, key),
                 leadership=self._leadership,
             )
             try:
@@ -315,8 +298,8 @@ class Connections:
 
     async def _connection(self, key: Key, spec: KafkaConnectionSpec) -> Connection:
         """Raises ConnectionUnusable."""
-        home = key.namespace or self._settings.namespace
-        if not self._tenants.may_use(home):  # else any tenant could have the operator open connections anywhere
+        home = key.namespace or self._context.settings.namespace
+        if not self._context.tenants.may_use(home):  # else any tenant could have the operator open connections anywhere
             raise ConnectionUnusable(
                 f"the operator does not work in namespace {home}. Ask a cluster administrator to admit the namespace: {LET_IN}",
                 reason=Reason.NOT_ALLOWED,
@@ -325,7 +308,7 @@ class Connections:
             return Connection(
                 bootstrap_servers=",".join(spec.bootstrap_servers),
                 further=QUIET,
-                **await security(self._kube, home, spec),
+                **await security(self._context.kube, home, spec),
             )
         except ConnectionInvalid as e:
             raise ConnectionUnusable(str(e), reason=Reason.SPEC_INVALID) from e

@@ -15,14 +15,11 @@ from delayed_topics_kafka.errors import KafkaCallError
 
 from delayed_topics_operator.connection.reconcile.shared_workers import SharedObservation, plan
 from delayed_topics_operator.connection.reconcile.usable import Shared
-from delayed_topics_operator.engine.execute import Executor
+from delayed_topics_operator.engine.context import ControllerContext
 from delayed_topics_operator.engine.installation import connection_of, front_topic
 from delayed_topics_operator.engine.pods import pods_and_warnings
-from delayed_topics_operator.engine.settings import Settings
-from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.errors import KubeError, KubeUnreachable, reason_of
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.values.conditions import status_of
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.manifest import Manifest
@@ -42,14 +39,10 @@ log = logging.getLogger(__name__)
 
 
 class SharedWorkersOf:
-    """Of all connections. `cluster`: the UID of the kube-system namespace."""
+    """Of all connections."""
 
-    def __init__(self, *, settings: Settings, kube: Kube, store: Store, executor: Executor, cluster: str) -> None:
-        self._settings = settings
-        self._kube = kube
-        self._store = store
-        self._executor = executor
-        self._cluster = cluster
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
 
     async def reconcile(
         self, key: Key, raw: Manifest, asked: SharedWorkers | None, link: KafkaLink, *, before: Shared | None
@@ -80,14 +73,13 @@ class SharedWorkersOf:
             )
 
     def _group(self, key: Key) -> str:
-        return shared_group(self._cluster, self._settings.namespace, key.kind, key.namespace, key.name)
+        return shared_group(self._context.cluster, self._context.settings.namespace, key.kind, key.namespace, key.name)
 
     async def _reconciled(self, key: Key, raw: Manifest, asked: SharedWorkers | None, link: KafkaLink) -> Shared | None:
         """Raises KubeError, NotYet, KafkaCallError."""
-        home, name, labels = self._settings.home(key.kind, key.namespace), shared_name(key), shared_labels(key)
-        given = pod_settings(self._settings, home=home, allowed=True)
-        resync_seconds = self._settings.resync_seconds
-        live = await children(self._kube, self._store, home=home, name=name, resync_seconds=resync_seconds)
+        home, name, labels = self._context.settings.home(key.kind, key.namespace), shared_name(key), shared_labels(key)
+        given = pod_settings(self._context.settings, home=home, allowed=True)
+        live = await children(self._context, home=home, name=name)
         workers = live.get(("StatefulSet", name))
         present = {at: found for at, found in live.items() if ours(found, labels)}
         if asked is None and not present:
@@ -113,7 +105,7 @@ class SharedWorkersOf:
         warnings: tuple[Manifest, ...] = ()
         if workers is not None and wanted.replicas and not all_ready(workers, wanted.replicas):
             pods, warnings = await pods_and_warnings(
-                self._kube, workers, labels=selector(labels), expected=wanted.replicas
+                self._context.kube, workers, labels=selector(labels), expected=wanted.replicas
             )
         actions, shared = plan(
             SharedObservation(
@@ -124,7 +116,7 @@ class SharedWorkersOf:
                 worker_pods=pods,
                 warnings=warnings,
                 unready_since=_unready_since(raw),
-                may_roll=self._executor.may_roll(home, name),
+                may_roll=self._context.executor.may_roll(home, name),
                 kept_for=kept_for,
             )
         )
@@ -138,7 +130,8 @@ class SharedWorkersOf:
         try:
             for layout in (await link.registry()).layouts.values():
                 served = layout.group == group and layout.state != "retired"
-                if served and layout.owner.cluster == self._cluster and not await self._is_asked_for(layout, key, link):
+                of_this_cluster = layout.owner.cluster == self._context.cluster
+                if served and of_this_cluster and not await self._is_asked_for(layout, key, link):
                     gone = f"no DelayedTopic {layout.owner.namespace}/{layout.owner.name} asks for it any more"
                     why = f"retire the layout of {layout.topic}, since {gone}"
                     await self._execute(key, (WriteRegistry(record=replace(layout, state="retired"), why=why),), link)
@@ -148,17 +141,17 @@ class SharedWorkersOf:
     async def _is_asked_for(self, layout: LayoutRecord, key: Key, link: KafkaLink) -> bool:
         """Of one that no watch has told of yet, the API server knows. Raises KubeError."""
         _, namespace, name = layout.owner
-        known = self._store.get("DelayedTopic", namespace, name)
+        known = self._context.store.get("DelayedTopic", namespace, name)
         if known is not None and self._asks_for(known, layout, key, link):
             return True
         # the operator has no right to get them
-        listed = await self._kube.list_all("DelayedTopic", namespace, fields=f"metadata.name={name}")
+        listed = await self._context.kube.list_all("DelayedTopic", namespace, fields=f"metadata.name={name}")
         return any(self._asks_for(found, layout, key, link) for found in listed)
 
     def _asks_for(self, found: Manifest, layout: LayoutRecord, key: Key, link: KafkaLink) -> bool:
         """One that was made again under the same name may be for another topic, or for another Kafka cluster."""
         connection = connection_of(found)
-        status = (self._store.get(*connection) or {}).get("status") or {}
+        status = (self._context.store.get(*connection) or {}).get("status") or {}
         leads_here = connection == key or status.get("registryTopicId") in (None, link.registry_id)
         return leads_here and front_topic(found) == layout.topic
 
@@ -170,7 +163,7 @@ class SharedWorkersOf:
 
     async def _execute(self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None = None) -> None:
         """Raises the first failure."""
-        outcome = await self._executor.execute(key, actions, link)
+        outcome = await self._context.executor.execute(key, actions, link)
         for failure in outcome.failures:
             raise failure.error
 

@@ -15,9 +15,9 @@ from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds import Grant, NamespaceQuota, QuotaHard, QuotaUsed
 
 from delayed_topics_operator.connection.reconcile.grants import hard
+from delayed_topics_operator.engine.context import ControllerContext
 from delayed_topics_operator.engine.installation import connection_of, front_topic
-from delayed_topics_operator.engine.settings import Settings
-from delayed_topics_operator.engine.store import Store, namespaces
+from delayed_topics_operator.engine.store import namespaces
 from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.manifest import Manifest
@@ -33,12 +33,10 @@ class Use(NamedTuple):
 
 
 class Usage:
-    """`cluster`: the UID of the kube-system namespace. `changed`: another amount was noted for this connection."""
+    """`changed`: another amount was noted for this connection."""
 
-    def __init__(self, *, store: Store, settings: Settings, cluster: str, changed: Callable[[Key], None]) -> None:
-        self._store = store
-        self._settings = settings
-        self._cluster = cluster
+    def __init__(self, context: ControllerContext, *, changed: Callable[[Key], None]) -> None:
+        self._context = context
         self._changed = changed
         self._let_through: dict[Key, tuple[Key, str, QuotaUsed]] = {}
 
@@ -62,7 +60,7 @@ class Usage:
         )
 
     def _labels(self, namespace: str) -> Mapping[str, str]:
-        found = self._store.get("Namespace", "", namespace)
+        found = self._context.store.get("Namespace", "", namespace)
         return (found["metadata"].get("labels") or {}) if found is not None else {}
 
     def noted(self, resource: Key) -> QuotaUsed:
@@ -103,7 +101,7 @@ class Usage:
         """Those of resources that are gone, too. Nothing says by which connection they were made: they count for each."""
         for entry in registry.claims.values():
             claim = entry.claim
-            if claim.owner.cluster != self._cluster or namespace not in (None, claim.owner.namespace):
+            if claim.owner.cluster != self._context.cluster or namespace not in (None, claim.owner.namespace):
                 continue
             key = Key("DelayedTopic", claim.owner.namespace, claim.owner.name)
             if not self._counts_elsewhere(key, connection):
@@ -116,34 +114,35 @@ class Usage:
 
     def _counts_elsewhere(self, key: Key, connection: Key) -> bool:
         """Whether it is there, and has another connection to the same registry."""
-        manifest = self._store.get(*key)
+        manifest = self._context.store.get(*key)
         theirs = connection_of(manifest) if manifest is not None else connection
         return theirs != connection and self._registry(theirs) == self._registry(connection)
 
     def _registry(self, connection: Key) -> str | None:
-        status = (self._store.get(*connection) or {}).get("status") or {}
+        status = (self._context.store.get(*connection) or {}).get("status") or {}
         return status.get("registryTopicId")
 
     def _workers(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, QuotaUsed]]:
         for manifest in self._all("DelayedTopic", namespace):
             key = Key("DelayedTopic", manifest["metadata"]["namespace"], manifest["metadata"]["name"])
             if connection_of(manifest) == connection:
-                home = self._settings.home(connection.kind, key.namespace)
+                home = self._context.settings.home(connection.kind, key.namespace)
                 name = object_name(namespace=key.namespace, name=key.name, home=home)
-                live = self._store.get("StatefulSet", home, name)
+                live = self._context.store.get("StatefulSet", home, name)
                 if live is not None:
                     yield Use(key, front_topic(manifest)), QuotaUsed(workers=live["spec"].get("replicas", 1))
 
     def _executors(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, QuotaUsed]]:
         for audit in self._all("DelayedTopicAudit", namespace):
             meta, of = audit["metadata"], audit["spec"]["delayedTopicRef"]["name"]
-            topic = self._store.get("DelayedTopic", meta["namespace"], of)
+            topic = self._context.store.get("DelayedTopic", meta["namespace"], of)
             if runs(audit) and (topic is None or connection_of(topic) == connection):
                 executors = (audit["spec"].get("spark") or {}).get("executors", 0)
                 yield Use(Key("DelayedTopicAudit", meta["namespace"], meta["name"]), of), QuotaUsed(executors=executors)
 
     def _all(self, kind: str, namespace: str | None) -> list[Manifest]:
-        return self._store.all(kind) if namespace is None else self._store.by_index(kind, namespaces, namespace)
+        store = self._context.store
+        return store.all(kind) if namespace is None else store.by_index(kind, namespaces, namespace)
 
 
 def runs(audit: Manifest) -> bool:

@@ -26,14 +26,13 @@ from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaVie
 from delayed_topics_operator.delayed_topic.reconcile.status import OWN_CONDITIONS
 from delayed_topics_operator.delayed_topic.reconcile.translate import subject, wanted
 from delayed_topics_operator.delayed_topic.reconcile.undone import Undone
-from delayed_topics_operator.engine.execute import Executor, Outcome, Owned
+from delayed_topics_operator.engine.context import ControllerContext
+from delayed_topics_operator.engine.execute import Outcome, Owned
 from delayed_topics_operator.engine.installation import connection_of, serves
 from delayed_topics_operator.engine.pods import pods_and_warnings
 from delayed_topics_operator.engine.served_elsewhere import ServedElsewhere
-from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.status import write_status
-from delayed_topics_operator.engine.store import Store, owner_uids
-from delayed_topics_operator.engine.tenants import Tenants
+from delayed_topics_operator.engine.store import owner_uids
 from delayed_topics_operator.errors import (
     ConnectionNotChecked,
     Forbidden,
@@ -44,8 +43,6 @@ from delayed_topics_operator.errors import (
     reason_of,
 )
 from delayed_topics_operator.gateways.kafka import KafkaLink
-from delayed_topics_operator.gateways.kube import Kube
-from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.values.conditions import status_of
 from delayed_topics_operator.values.explain import explanation
 from delayed_topics_operator.values.key import Key
@@ -86,48 +83,29 @@ class DelayedTopics:
 
     kind = "DelayedTopic"
 
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        kube: Kube,
-        store: Store,
-        recorder: Recorder,
-        executor: Executor,
-        connections: Connections,
-        usage: Usage,
-        tenants: Tenants,
-        cluster: str,
-    ) -> None:
-        """`cluster`: the UID of the kube-system namespace."""
-        self._settings = settings
-        self._kube = kube
-        self._store = store
-        self._recorder = recorder
+    def __init__(self, context: ControllerContext, *, connections: Connections, usage: Usage) -> None:
+        self._context = context
         self._connections = connections
         self._usage = usage
-        self._tenants = tenants
-        self._cluster = cluster
-        self._executor = executor
         self._failing_since: dict[Key, datetime] = {}
         self._waiting_since: dict[Key, datetime] = {}
         self._undone = defaultdict[Key, Undone](Undone)
         self._pod_counts = PodCounts()
         self._loads = Loads()
-        self._elsewhere = ServedElsewhere(kube, store, namespace=settings.namespace)
+        self._elsewhere = ServedElsewhere(context.kube, context.store, namespace=context.settings.namespace)
 
     async def reconcile(self, key: Key) -> float | None:
         undone = self._undone[key]
-        undone.begin(_now(), again_seconds=self._settings.resync_seconds)
+        undone.begin(_now(), again_seconds=self._context.settings.resync_seconds)
         for _ in range(STEPS):
-            raw = self._store.get(*key)
+            raw = self._context.store.get(*key)
             if raw is None:
                 self._forget(key)
                 return None
-            if not serves(self._store, connection_of(raw), namespace=self._settings.namespace):
+            if not serves(self._context.store, connection_of(raw), namespace=self._context.settings.namespace):
                 self._loads.forget(key)
                 await self._elsewhere.say_if_unserved(raw)
-                return self._settings.resync_seconds
+                return self._context.settings.resync_seconds
             try:
                 plan, link, owned = await self._plan(key, raw)
             except ConnectionNotChecked:
@@ -141,7 +119,7 @@ class DelayedTopics:
                 return min(await self._conclude(key, _undone(plan, raw), Outcome(done=0)), UNDONE_SECONDS)
             if plan.decided is not None:
                 await self._say(raw, plan.decided)
-            outcome = await self._executor.execute(key, plan.actions, link, owned)
+            outcome = await self._context.executor.execute(key, plan.actions, link, owned)
             if link is not None and not outcome.failures:
                 self._failing_since.pop(key, None)
             if outcome.failures or not plan.actions:
@@ -156,7 +134,7 @@ class DelayedTopics:
         self._waiting_since.pop(key, None)
         self._usage.forget(key)
         self._loads.forget(key)
-        self._executor.forget(key)
+        self._context.executor.forget(key)
         self._undone.pop(key, None)
 
     async def _plan(self, key: Key, raw: Manifest) -> tuple[Plan, KafkaLink | None, Owned | None]:
@@ -174,7 +152,7 @@ class DelayedTopics:
                 raw, not_ready(raw, reason_of(e), f"could not read the objects of this resource: {e}", _now())
             )
             raise
-        await self._recorder.tell(raw, plan.notices)
+        await self._context.recorder.tell(raw, plan.notices)
         return plan, link, owned
 
     async def _conclude(self, key: Key, plan: Plan, outcome: Outcome) -> float:
@@ -185,7 +163,7 @@ class DelayedTopics:
             self._waiting_since.pop(key, None)
         elif (_now() - self._waiting_since.setdefault(key, _now())).total_seconds() < WAITING_SECONDS:
             return SOON_SECONDS  # only the next pass knows how it is: what waits may turn out to be refused
-        raw, status = self._store.get(*key), plan.status
+        raw, status = self._context.store.get(*key), plan.status
         for failure in failures:
             if raw is not None and isinstance(failure.error, KafkaCallError):
                 self._failed_at_kafka(key, connection_of(raw), failure.error)
@@ -198,38 +176,39 @@ class DelayedTopics:
             raise failures[0].error
         if waits:
             return UNDONE_SECONDS
-        return min(plan.wake_seconds or self._settings.resync_seconds, self._settings.resync_seconds)
+        resync_seconds = self._context.settings.resync_seconds
+        return min(plan.wake_seconds or resync_seconds, resync_seconds)
 
     async def _say(self, raw: Manifest, status: DelayedTopicStatus) -> None:
         """Writes the status if it changed. Conditions and fields of other controllers are not ours to write."""
         own = tuple(c for c in status.conditions if c.type in OWN_CONDITIONS)
         try:
             written = await write_status(
-                self._kube,
-                self._store,
+                self._context.kube,
+                self._context.store,
                 raw,
                 status.model_copy(update={"conditions": own, "last_audit": None, "last_violation": None}),
             )
         except NotFound:
-            self._store.gone(raw)
+            self._context.store.gone(raw)
             return
         await self._elsewhere.unsay(Key(self.kind, raw["metadata"]["namespace"], raw["metadata"]["name"]))
         if written:
             before = status_of(DelayedTopicStatus, raw)
-            await self._recorder.tell(raw, (*notices(before, status), *autoscaled(before, status)))
+            await self._context.recorder.tell(raw, (*notices(before, status), *autoscaled(before, status)))
 
     async def _observe(self, key: Key, resource: DelayedTopic, asked: Wanted) -> tuple[Observation, KafkaLink | None]:
         """Raises KubeError, NotYet."""
-        namespace = self._store.namespace(key.namespace)
+        namespace = self._context.store.namespace(key.namespace)
         about = subject(
             resource,
-            cluster=self._cluster,
+            cluster=self._context.cluster,
             namespace_labels=namespace["metadata"].get("labels") or {},
             namespace_terminating=bool(namespace["metadata"].get("deletionTimestamp")),
         )
-        home = self._settings.home(asked.connection.kind, key.namespace)
+        home = self._context.settings.home(asked.connection.kind, key.namespace)
         name = worker_sets.object_name(namespace=key.namespace, name=key.name, home=home)
-        allowed = self._tenants.may_use(home)
+        allowed = self._context.tenants.may_use(home)
         live = await self._live(about, asked, home=home, name=name, allowed=allowed)
         workers, expected = live.workers, live.expected
         serving = ready_pods(workers, expected) if workers is not None else 0
@@ -241,14 +220,14 @@ class DelayedTopics:
             state, kafka, link = Unusable(reason=Reason.CONNECTION_MISSING, message=message, since=_now()), None, None
         observation = Observation(
             now=_now(),
-            gone_after_seconds=self._settings.gone_after_seconds,
+            gone_after_seconds=self._context.settings.gone_after_seconds,
             subject=about,
             wanted=asked,
             connection=state,
             kafka=kafka,
-            pods=pod_settings(self._settings, home=home, allowed=allowed),
+            pods=pod_settings(self._context.settings, home=home, allowed=allowed),
             children=live.children,
-            may_roll=self._executor.may_roll(home, name),
+            may_roll=self._context.executor.may_roll(home, name),
             in_vain=self._undone[key].in_vain,
             audits=(scheduled := self._scheduled_audits(about)),
             taken=self._taken(about, scheduled),
@@ -269,15 +248,16 @@ class DelayedTopics:
         if not allowed or (about.namespace_terminating and home == about.namespace):
             return live
         try:
-            found = await children(
-                self._kube, self._store, home=home, name=name, resync_seconds=self._settings.resync_seconds
-            )
+            found = await children(self._context, home=home, name=name)
             workers = found.get(("StatefulSet", name))
             expected = _expected(workers, asked)
             live = Live(children=dict(found), workers=workers, expected=expected)
             if workers is not None and not about.deleting and not all_ready(workers, expected):
                 pods, warnings = await pods_and_warnings(
-                    self._kube, workers, labels=worker_sets.selector(own_workers.labels(about)), expected=expected
+                    self._context.kube,
+                    workers,
+                    labels=worker_sets.selector(own_workers.labels(about)),
+                    expected=expected,
                 )
                 live = replace(live, pods=pods, warnings=warnings)
         except Forbidden:
@@ -298,13 +278,13 @@ class DelayedTopics:
     def _scheduled_audits(self, about: Subject) -> tuple[Manifest, ...]:
         return tuple(
             audit
-            for audit in self._store.by_index("DelayedTopicAudit", owner_uids, about.uid)
+            for audit in self._context.store.by_index("DelayedTopicAudit", owner_uids, about.uid)
             if "deletionTimestamp" not in audit["metadata"]
         )
 
     def _taken(self, about: Subject, scheduled: Sequence[Manifest]) -> frozenset[str]:
         """The names of all other audits that begin as those of its schedule do."""
-        named = self._store.by_index(
+        named = self._context.store.by_index(
             "DelayedTopicAudit", stems, (about.namespace, stem(audit_name(about.name, _now())))
         )
         return frozenset(audit["metadata"]["name"] for audit in named if audit not in scheduled)
@@ -319,7 +299,7 @@ class DelayedTopics:
             self._loads.unknown(key)
             return state, None, None
         try:
-            unmarked = self._executor.unmarked(key)
+            unmarked = self._context.executor.unmarked(key)
             view = await kafka_view(link, asked.names, about.owner, unmarked=unmarked, deleting=about.deleting)
             if not asked.measures_due_lag or view.registered.own is None:
                 self._loads.forget(key)

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from delayed_topics_operator.engine.context import ControllerContext
 from delayed_topics_operator.engine.settings import Settings
-from delayed_topics_operator.engine.store import Store, refresh
-from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.engine.store import refresh
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.workers.reconcile.worker_sets import PodSettings
 
@@ -33,13 +33,11 @@ def base_name(kind: str, child: str) -> str:
     return child.removesuffix("-worker").removesuffix("-layout") if kind == "ConfigMap" else child
 
 
-async def children(
-    kube: Kube, store: Store, *, home: str, name: str, resync_seconds: float
-) -> Mapping[tuple[str, str], Manifest]:
+async def children(context: ControllerContext, *, home: str, name: str) -> Mapping[tuple[str, str], Manifest]:
     """By kind and name. Each resync asks for the Secret, the passes between don't. Raises KubeError."""
-    secret = f"{name}-connection"
-    if store.age_seconds("Secret", home, secret) > SECRET_AGE * resync_seconds:
-        await refresh(kube, store, "Secret", home, secret)
+    store, secret = context.store, f"{name}-connection"
+    if store.age_seconds("Secret", home, secret) > SECRET_AGE * context.settings.resync_seconds:
+        await refresh(context.kube, store, "Secret", home, secret)
     found = {(kind, child): store.get(kind, home, child) for kind, child in child_names(name)}
     return {key: manifest for key, manifest in found.items() if manifest is not None}
 
