@@ -1,9 +1,20 @@
+import pickle
+from typing import Any
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from delayed_topics_kafka import commits
+from delayed_topics_kafka import commits, errors
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, NotAuthorized, call_error
-from delayed_topics_kafka.model import CommittedOffset
+from delayed_topics_kafka.errors import (
+    KafkaCallError,
+    KafkaRefused,
+    KafkaUnreachable,
+    LeadersMissing,
+    NotAuthorized,
+    SettingsRefused,
+    call_error,
+)
+from delayed_topics_kafka.model import CommittedOffset, TopicInfo
 
 ORDERS = ("orders", 0)
 
@@ -23,6 +34,24 @@ def test_what_passes_by_itself_is_no_refusal(code: int, kind: type) -> None:
     error = call_error(KafkaError(code), doing="describing topic orders", bootstrap_servers="kafka:9092")
     assert type(error) is kind
     assert str(error).startswith("describing topic orders failed because Kafka at kafka:9092 ")
+
+
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, KafkaCallError)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_that_is_sent_to_another_process_arrives_whole(kind: type[KafkaCallError]) -> None:
+    made = TopicInfo(name="orders", id="i", partitions=1, replication_factor=1, leaders_known=False)
+    further: dict[str, Any] = {}
+    if issubclass(kind, KafkaRefused):
+        further = {"code": "NON_EMPTY_GROUP", "words": "it has members"}
+    if kind is SettingsRefused:
+        further = {"code": "POLICY_VIOLATION", "words_of": {"retention.ms": "too long"}}
+    if kind is LeadersMissing:
+        further = {"made": made}
+    error = kind("orders: not now", **further)
+    back = pickle.loads(pickle.dumps({"orders": {0: error}}))["orders"][0]
+    assert (type(back), str(back), vars(back)) == (kind, "orders: not now", vars(error))
 
 
 class Group:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import pickle
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -11,14 +10,11 @@ from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.events import Event
 from delayed_topics_core.registry import decode
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import GroupActive, KafkaUnreachable
-from delayed_topics_kafka.model import CommittedOffset
+from delayed_topics_kafka.errors import KafkaUnreachable
 from delayed_topics_operator.engine.queue import MAX_BACKOFF_SECONDS, WakeQueue
 from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.gateways.gather import Gatherer
-from delayed_topics_operator.gateways.groups import _with_errors
-from delayed_topics_operator.gateways.helper import portable
 from delayed_topics_operator.gateways.kafka import KafkaLink, merged
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.leadership import Leadership
@@ -285,19 +281,6 @@ def test_replaced_producers_are_no_rebalance() -> None:
     log = EventLog()
     log.add(event("producers-replaced", 1, partitions=3))
     assert log.news("orders") == WorkerNews()
-
-
-def test_errors_of_group_calls_come_back_from_the_helper_as_they_were() -> None:
-    outcome = {
-        "g": GroupActive("members are in it", code="NON_EMPTY_GROUP"),
-        "h": {("orders", 0): KafkaUnreachable("away"), ("orders", 1): CommittedOffset(7)},
-        "i": None,
-    }
-    back = _with_errors(pickle.loads(pickle.dumps(portable(outcome))))
-    assert back["i"] is None
-    assert back["h"]["orders", 1] == CommittedOffset(7)
-    assert (type(back["g"]), back["g"].code, str(back["g"])) == (GroupActive, "NON_EMPTY_GROUP", "members are in it")
-    assert isinstance(back["h"]["orders", 0], KafkaUnreachable)
 
 
 def test_calls_by_a_connection_that_was_closed_meanwhile_are_tried_again_later() -> None:

@@ -20,7 +20,7 @@ DelayedTopicsError (core)
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from delayed_topics_core.errors import DelayedTopicsError
@@ -32,7 +32,11 @@ V = TypeVar("V")
 
 
 class KafkaCallError(DelayedTopicsError):
-    """Base of all errors of this member."""
+    """Base of all errors of this member. Can be sent to another process, with all attributes and without its cause."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # that of Exception calls the class with the message alone, and some have keyword-only parameters without a default
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 class ConnectionInvalid(KafkaCallError, ValueError):

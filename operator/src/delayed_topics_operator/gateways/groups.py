@@ -46,7 +46,7 @@ class GroupHelper:
             else:
                 if _unanswered(outcome):
                     self._drop(pool)  # after an outage its client may not find the coordinator again, a new one does
-                return _with_errors(outcome)
+                return outcome
         raise KafkaUnreachable(
             f"the connection to Kafka at {self._connection.bootstrap_servers} broke while the operator asked for consumer groups. "
             "The operator tries again"
@@ -69,21 +69,8 @@ class GroupHelper:
         return ProcessPoolExecutor(1, mp_context=_FORKS, initializer=helper.begin, initargs=self._start)
 
 
-def _with_errors(outcome: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Errors stand for an item, or for a part of one (committed_of_groups)."""
-    return {item: _restored(value) for item, value in outcome.items()}
-
-
 def _unanswered(outcome: Mapping[Any, Any]) -> bool:
+    """Whether an item, or a part of one (committed_of_groups), had no answer."""
     return any(
-        _unanswered(value)
-        if isinstance(value, dict)
-        else isinstance(value, helper.Failed) and value.kind is KafkaUnreachable
-        for value in outcome.values()
+        _unanswered(value) if isinstance(value, dict) else type(value) is KafkaUnreachable for value in outcome.values()
     )
-
-
-def _restored(value: Any) -> Any:
-    if isinstance(value, helper.Failed):
-        return value.error()
-    return _with_errors(value) if isinstance(value, dict) else value

@@ -4,34 +4,15 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused
 
 Call = Literal["describe_groups", "committed_of_groups", "commit", "delete_groups", "fence"]
 """Methods of KafkaAdmin that return a result for each item."""
 
 _admin: KafkaAdmin
-
-
-class Failed(NamedTuple):
-    """An error on its way between processes: exceptions with keyword-only parameters can't be pickled."""
-
-    kind: type[KafkaCallError]
-    message: str
-    code: str | None
-
-    @classmethod
-    def of(cls, error: KafkaCallError) -> "Failed":
-        return cls(type(error), str(error), error.code if isinstance(error, KafkaRefused) else None)
-
-    def error(self) -> KafkaCallError:
-        if issubclass(self.kind, KafkaRefused):
-            return self.kind(self.message, code=self.code or "")
-        return self.kind(self.message)
 
 
 def begin(connection: Connection, client_id: str, timeout_seconds: float) -> None:
@@ -51,17 +32,6 @@ def _end_with_the_operator() -> None:
 
 
 def call(name: Call, arguments: tuple[Any, ...]) -> dict[Any, Any]:
-    """The results by item, Failed among them."""
-    return portable(getattr(_admin, name)(*arguments))
-
-
-def portable(outcome: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Errors stand for an item, or for a part of one (committed_of_groups)."""
-    return {
-        item: Failed.of(value)
-        if isinstance(value, KafkaCallError)
-        else portable(value)
-        if isinstance(value, dict)
-        else value
-        for item, value in outcome.items()
-    }
+    """The results by item, KafkaCallError among them."""
+    results: dict[Any, Any] = getattr(_admin, name)(*arguments)
+    return results
