@@ -37,7 +37,9 @@ from delayed_topics_operator.gateways.refusals import Refusals
 from delayed_topics_operator.gateways.registry import RegistryThread
 from delayed_topics_operator.values.eventlog import EventLog
 
-T = TypeVar("T")
+K = TypeVar("K")
+P = TypeVar("P")
+R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 FOLLOW_SECONDS = 1.0
@@ -93,22 +95,31 @@ class KafkaLink:
             event_log=self.event_log,
         )
         self.refusals = Refusals()
-        self._topics = Gatherer(self._describe_topics)
-        self._configs = Gatherer(self._describe_configs)
-        self._groups = Gatherer(self._describe_groups)
-        self._committed = Gatherer(self._read_committed)
+        admin = self._admin
+        self._topics = self._gathered("describe_topics", admin.describe_topics)
+        self._configs = self._gathered("describe_configs", admin.topic_configs)
         self._offsets = {
-            "earliest": Gatherer(partial(self._list_offsets, "earliest")),
-            "latest": Gatherer(partial(self._list_offsets, "latest")),
-            "stable": Gatherer(partial(self._list_offsets, "stable")),
+            "earliest": self._gathered("list_offsets", partial(admin.list_offsets, which="earliest")),
+            "latest": self._gathered("list_offsets", partial(admin.list_offsets, which="latest")),
+            "stable": self._gathered(
+                "list_offsets", partial(admin.list_offsets, which="latest", isolation="read_committed")
+            ),
         }
+        self._creates: Gatherer[str, NewTopicSpec, TopicInfo | KafkaCallError] = self._gathered_with(
+            "create_topics", lambda specs: admin.create_topics([*specs.values()])
+        )
+        self._grows = self._gathered_with("create_partitions", admin.create_partitions)
+        self._alters = self._gathered_with("alter_configs", admin.alter_topic_configs)
+        self._deletes = self._gathered("delete_topics", admin.delete_topics)
+        self._groups: Gatherer[str, None, GroupInfo | KafkaCallError] = Gatherer(
+            lambda groups: self._in_helper("describe_groups", len(groups), [*groups])
+        )
+        self._group_deletes: Gatherer[str, None, KafkaCallError | None] = Gatherer(
+            lambda groups: self._in_helper("delete_groups", len(groups), [*groups])
+        )
+        self._committed = Gatherer(self._read_committed)
         self._registry = Gatherer(self._catch_up)
         self._writes = Gatherer(self._write_registry)
-        self._creates = Gatherer(self._create_topics)
-        self._grows = Gatherer(self._create_partitions)
-        self._alters = Gatherer(self._alter_configs)
-        self._deletes = Gatherer(self._delete_topics)
-        self._group_deletes = Gatherer(self._delete_groups)
 
     async def open(self, *, brokers: int, registry_id: str | None) -> None:
         """Makes the system topics if they are missing, with replicas for so many brokers, and begins to follow registry and events.
@@ -280,47 +291,19 @@ class KafkaLink:
 
     # the calls themselves
 
-    async def _describe_topics(self, items: dict[str, None]) -> Mapping[str, TopicInfo | KafkaCallError | None]:
-        return await self._blocking("describe_topics", len(items), lambda: self._admin.describe_topics(list(items)))
+    def _gathered(self, call: str, function: Callable[[list[K]], Mapping[K, R]]) -> Gatherer[K, None, R]:
+        """Of a blocking call that takes a list of items."""
+        return self._gathered_with(call, lambda items: function([*items]))
 
-    async def _describe_configs(self, items: dict[str, None]) -> Mapping[str, dict[str, str] | KafkaCallError]:
-        return await self._blocking("describe_configs", len(items), lambda: self._admin.topic_configs(list(items)))
-
-    async def _describe_groups(self, items: dict[str, None]) -> Mapping[str, GroupInfo | KafkaCallError]:
-        return await self._in_helper("describe_groups", len(items), list(items))
+    def _gathered_with(self, call: str, function: Callable[[dict[K, P]], Mapping[K, R]]) -> Gatherer[K, P, R]:
+        """Of a blocking call that takes a parameter of each item."""
+        return Gatherer(lambda items: self._blocking(call, len(items), lambda: function(items)))
 
     async def _read_committed(
         self, items: dict[GroupPartitions, None]
     ) -> Mapping[GroupPartitions, Committed | KafkaCallError]:
         found = await self._in_helper("committed_of_groups", len(items), merged(items))
         return {(group, partitions): _part(found[group], partitions) for group, partitions in items}
-
-    async def _list_offsets(
-        self, which: Literal["earliest", "latest", "stable"], items: dict[TopicPartitionKey, None]
-    ) -> Mapping[TopicPartitionKey, int | KafkaCallError]:
-        def ask() -> Mapping[TopicPartitionKey, int | KafkaCallError]:
-            if which == "stable":
-                return self._admin.list_offsets(list(items), "latest", isolation="read_committed")
-            return self._admin.list_offsets(list(items), which)
-
-        return await self._blocking("list_offsets", len(items), ask)
-
-    async def _create_topics(self, items: dict[str, NewTopicSpec]) -> Mapping[str, TopicInfo | KafkaCallError]:
-        return await self._blocking(
-            "create_topics", len(items), lambda: self._admin.create_topics(list(items.values()))
-        )
-
-    async def _create_partitions(self, items: dict[str, int]) -> Mapping[str, TopicInfo | KafkaCallError]:
-        return await self._blocking("create_partitions", len(items), lambda: self._admin.create_partitions(items))
-
-    async def _alter_configs(self, items: dict[str, Mapping[str, str]]) -> Mapping[str, KafkaCallError | None]:
-        return await self._blocking("alter_configs", len(items), lambda: self._admin.alter_topic_configs(items))
-
-    async def _delete_topics(self, items: dict[str, None]) -> Mapping[str, KafkaCallError | None]:
-        return await self._blocking("delete_topics", len(items), lambda: self._admin.delete_topics(list(items)))
-
-    async def _delete_groups(self, items: dict[str, None]) -> Mapping[str, KafkaCallError | None]:
-        return await self._in_helper("delete_groups", len(items), list(items))
 
     async def _catch_up(self, items: dict[None, None]) -> Mapping[None, RegistryState]:
         self._begin("read_registry", 1)
@@ -350,7 +333,7 @@ class KafkaLink:
             if changed:
                 self._woken(changed)
 
-    async def _blocking(self, call: str, items: int, function: Callable[[], T]) -> T:
+    async def _blocking(self, call: str, items: int, function: Callable[[], R]) -> R:
         self._begin(call, items)
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._leadership.bound(function))
 
