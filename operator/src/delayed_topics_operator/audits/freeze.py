@@ -9,7 +9,7 @@ Audits chain: one that is to go on where the last one ended begins at the offset
 is all that it still has to see of the time before, so its topics are read from when the oldest of these attempts began.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -26,7 +26,7 @@ from delayed_topics_operator.audits.control import control_id
 from delayed_topics_operator.audits.reconcile.auditable import served_records, uncommitted, unlike, untimely
 from delayed_topics_operator.audits.reconcile.chain import chained
 from delayed_topics_operator.audits.reconcile.observation import Unauditable, Waiting
-from delayed_topics_operator.audits.targets import CLOCKS_MS, targets
+from delayed_topics_operator.audits.targets import CLOCKS_MS, Targets, targets
 from delayed_topics_operator.audits.unserved import unserved
 from delayed_topics_operator.delayed_topic.reconcile import handover
 from delayed_topics_operator.gateways.kafka import KafkaLink
@@ -38,13 +38,54 @@ ENDS: Sequence[tuple[Sequence[int], Literal["latest", "stable"]]] = (
     ((1,), "latest"),
     ((0,), "stable"),
 )
-"""In this order, by the topics' number in TopicNames.topics: so no copy below its end is of a record above its topic's."""
+"""By the topics' number in TopicNames.topics; further ready topics are read with the ready topic. In this order, no copy below the end
+of its topic is of a record above the end of that record's topic."""
 NO_ENDS = (
     "an older version made the last audit of the chain and noted no end offsets. It is unknown whether records that it accounted for "
     "were released again. The next audit of the chain will see that"
 )
 
 Offsets = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topics:
+    """What is audited, as the registry and Kafka describe it. `last`: where the chain of audits stands, whether or not this audit goes on
+    there. `sources`: the topics that workers read. `outcomes`: those in which records end."""
+
+    names: TopicNames
+    layout: LayoutRecord
+    noted: TopicsRecord
+    found: Mapping[str, TopicInfo | None]
+    last: AuditedRecord | None
+    targets: Targets
+
+    @property
+    def sources(self) -> tuple[str, str]:
+        return self.names.front, self.names.delays
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        return self.names.ready, self.names.dead_letter, *self.targets.found
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many partitions of each topic are audited. Of sources, these are the ones that are served."""
+        found = {**self.found, **self.targets.found}
+        counts = {name: info.partitions for name, info in found.items() if info is not None}
+        return counts | {name: len(self.noted.start_offsets[name]) for name in self.sources}
+
+    def places(self, *names: str) -> list[TopicPartitionKey]:
+        return [(name, p) for name in names for p in range(self.counts[name])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionOffsets:
+    """Of each partition, as `_read` found them."""
+
+    committed: Mapping[TopicPartitionKey, CommittedOffset | None]
+    ends: Mapping[TopicPartitionKey, int]
+    beginnings: Mapping[TopicPartitionKey, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,53 +112,30 @@ async def freeze(
     one_in: int = 1,
 ) -> AuditWindow | Waiting | Unauditable:
     """`asked`: which part of what has come in. `one_in`: of so many records one is looked at. Raises KafkaCallError."""
-    early = untimely(asked, now)
-    if early is not None:
-        return early
-    registry = await link.registry()
-    served = served_records(registry, names, owner)
-    if isinstance(served, Waiting):
-        return served
-    layout, noted = served
-    topics = await link.topics(names.topics)
-    blind = unlike(noted, topics, names)
-    if blind is not None:
-        return blind
-    last = chained(registry, noted, names)
-    others = await targets(link, layout, last, asked)
-    found = others.found
-    sources = [(name, p) for name in (names.front, names.delays) for p in range(len(noted.start_offsets[name]))]
-    committed = handover.committed(noted, layout.group, await link.committed(layout.group, sources))
-    lost = uncommitted(noted, committed, layout.group)
-    if lost is not None:
-        return lost
-    counts = {name: info.partitions for name, info in topics.items() if info is not None}
-    counts.update({name: len(noted.start_offsets[name]) for name in (names.front, names.delays)})
-    counts.update({name: info.partitions for name, info in found.items()})
-    everything = [(name, p) for name, count in counts.items() for p in range(count)]
-    ends = await _ends(link, names, found, everything)
-    beginnings = await link.offsets(everything, "earliest")
+    topics = untimely(asked, now) or await _auditable(link, names, owner, asked)
+    if not isinstance(topics, Topics):
+        return topics
+    read = await _read(link, topics)
+    if not isinstance(read, PartitionOffsets):
+        return read
+    extent = await _extent(link, topics, read, asked)
 
-    if await _grown(link, names, noted, counts, found):
-        message = f"partitions were added to {names.front} or its further topics while the operator read the offsets. It tries again"
-        return Waiting(reason=Reason.AUDIT_WAITING, message=message)
-    ends.update({place: max(ends[place], at.offset) for place, at in committed.items() if at is not None})
-
-    begins = await _since_allowed(link, layout, found, ends)
-    perhaps = _perhaps_removed(begins, beginnings, {}, "the topic was allowed")
-    extent = replace(_whole(layout, noted, counts, begins), perhaps_unseen=perhaps)
-    if last is not None and asked.since_last:
-        extent = await _since(link, last, noted, beginnings, ends, names, found)
-    elif asked.from_ is not None or asked.to is not None:
-        extent = await _between(link, asked, layout, extent, beginnings, ends, names, found)
+    layout, noted, last, counts = topics.layout, topics.noted, topics.last, topics.counts
 
     def by_topic(offsets: Mapping[TopicPartitionKey, int]) -> dict[str, tuple[int, ...]]:
         return {name: tuple(offsets[name, p] for p in range(count)) for name, count in counts.items()}
 
+    def served_up_to(name: str) -> tuple[int, ...]:
+        """Where nothing is committed, serving begins at the start."""
+        starts = enumerate(noted.start_offsets[name])
+        offsets = [at.offset if (at := read.committed.get((name, p))) else start for p, start in starts]
+        return _up_to(extent.to_offsets.get(name), offsets)
+
     return AuditWindow(
         topic=names.front,
-        topic_ids={name: noted.ids[name] for name in names.topics} | {name: info.id for name, info in found.items()},
-        targets=tuple(found),
+        topic_ids={name: noted.ids[name] for name in names.topics}
+        | {name: info.id for name, info in topics.targets.found.items()},
+        targets=tuple(topics.targets.found),
         partition_delays=layout.layout.partition_delays[: counts[names.delays]],
         delay_seconds=unedited(layout),
         ready_partitions=counts[names.ready],
@@ -132,17 +150,13 @@ async def freeze(
         roots_from_offsets=extent.roots_from_offsets,
         to_offsets=extent.to_offsets,
         new_from_offsets=extent.new_from_offsets,
-        committed_offsets={
-            name: _served_up_to(name, starts, committed, extent)
-            for name, starts in noted.start_offsets.items()
-            if name in (names.front, names.delays)
-        },
-        end_offsets=by_topic(ends),
-        beginning_offsets=by_topic(beginnings),
+        committed_offsets={name: served_up_to(name) for name in topics.sources},
+        end_offsets=by_topic(read.ends),
+        beginning_offsets=by_topic(read.beginnings),
         unseen=extent.unseen,
-        perhaps_unseen=(*extent.perhaps_unseen, *others.perhaps_unseen),
-        unserved=await unserved(link, names, topics),
-        made_again=others.made_again,
+        perhaps_unseen=(*extent.perhaps_unseen, *topics.targets.perhaps_unseen),
+        unserved=await unserved(link, names, topics.found),
+        made_again=topics.targets.made_again,
         sample_one_in=one_in,
         carries=asked.since_last,
         carried=last.carried if last is not None and asked.since_last else None,
@@ -150,85 +164,82 @@ async def freeze(
     )
 
 
-def _served_up_to(
-    name: str, starts: Sequence[int], committed: Mapping[TopicPartitionKey, CommittedOffset | None], extent: Extent
-) -> tuple[int, ...]:
-    """The committed offsets of a topic, within the window. Where nothing is committed, serving begins at its start."""
-    offsets = [at.offset if (at := committed.get((name, p))) else start for p, start in enumerate(starts)]
-    return _up_to(extent.to_offsets.get(name), offsets)
+async def _auditable(link: KafkaLink, names: TopicNames, owner: Owner, asked: Window) -> Topics | Waiting | Unauditable:
+    """The topics, or why no audit can begin now."""
+    registry = await link.registry()
+    served = served_records(registry, names, owner)
+    if isinstance(served, Waiting):
+        return served
+    layout, noted = served
+    found = await link.topics(names.topics)
+    blind = unlike(noted, found, names)
+    if blind is not None:
+        return blind
+    last = chained(registry, noted, names)
+    others = await targets(link, layout, last, asked)
+    return Topics(names=names, layout=layout, noted=noted, found=found, last=last, targets=others)
 
 
-async def _ends(
-    link: KafkaLink, names: TopicNames, targets: Iterable[str], everything: Sequence[TopicPartitionKey]
-) -> dict[TopicPartitionKey, int]:
-    """In the order of ENDS. The ends of other ready topics are read with the ready topic's."""
+async def _read(link: KafkaLink, topics: Topics) -> PartitionOffsets | Waiting | Unauditable:
+    """Reads committed offsets, then ends, then beginnings, and at last whether partitions were added meanwhile. The module says why the
+    order matters."""
+    names, group, others = topics.names, topics.layout.group, topics.targets.found
+    asked = await link.committed(group, topics.places(*topics.sources))
+    committed = handover.committed(topics.noted, group, asked)
+    lost = uncommitted(topics.noted, committed, group)
+    if lost is not None:
+        return lost
     ends: dict[TopicPartitionKey, int] = {}
     for several, which in ENDS:
-        of_these = {names.topics[at] for at in several} | ({*targets} if 2 in several else set())
-        wanted = [place for place in everything if place[0] in of_these]
-        ends.update(await link.offsets(wanted, which))
-    return ends
+        wanted = [*(names.topics[at] for at in several), *(others if 2 in several else ())]
+        ends.update(await link.offsets(topics.places(*wanted), which))
+    beginnings = await link.offsets(topics.places(*topics.counts), "earliest")
+    # a new partition may be one that copies came from, or went to
+    noted, again = (await link.registry()).topics.get(names.front), await link.topics([*names.topics, *others])
+    counts = {name: info.partitions for name, info in again.items() if info is not None and name in topics.outcomes}
+    same_sources = noted is not None and noted.start_offsets == topics.noted.start_offsets
+    if not same_sources or not counts.items() <= topics.counts.items():
+        message = f"partitions were added to {names.front} or its further topics while the operator read the offsets. It tries again"
+        return Waiting(reason=Reason.AUDIT_WAITING, message=message)
+    ends.update({place: max(ends[place], at.offset) for place, at in committed.items() if at is not None})
+    return PartitionOffsets(committed=committed, ends=ends, beginnings=beginnings)
 
 
-async def _since_allowed(
-    link: KafkaLink, layout: LayoutRecord, targets: Mapping[str, TopicInfo], ends: Mapping[TopicPartitionKey, int]
-) -> dict[str, tuple[int, ...]]:
-    """What was in another ready topic before records could ask for it is nobody's here."""
+async def _extent(link: KafkaLink, topics: Topics, read: PartitionOffsets, asked: Window) -> Extent:
+    """Of another ready topic, the audit reads what came after records were first allowed to name it."""
+    if topics.last is not None and asked.since_last:
+        return await _since(link, topics, topics.last, read)
+    layout, others = topics.layout, topics.targets.found
     first = sorted(layout.ready_topics, key=lambda allowed: allowed.from_ms, reverse=True)
-    at_ms = {allowed.topic: max(0, allowed.from_ms - CLOCKS_MS) for allowed in first if allowed.topic in targets}
-    return await _first_at(link, at_ms, ends)
-
-
-async def _grown(
-    link: KafkaLink, names: TopicNames, noted: TopicsRecord, counts: Mapping[str, int], targets: Iterable[str]
-) -> bool:
-    """Whether there is a partition that copies may have come from, or gone to, and that was not there before."""
-    now = (await link.registry()).topics.get(names.front)
-    infos = await link.topics([*names.topics, *targets])
-    outcomes = ((name, infos.get(name)) for name in (names.ready, names.dead_letter, *targets))
-    return (
-        now is None
-        or now.start_offsets != noted.start_offsets
-        or any(info is not None and info.partitions != counts[name] for name, info in outcomes)
-    )
-
-
-def _whole(layout: LayoutRecord, noted: TopicsRecord, counts: Mapping[str, int], begins: Offsets) -> Extent:
-    """Since serving began. `begins`: of other ready topics."""
-    starts = {**noted.start_offsets, **begins}
-    return Extent(
-        from_offsets={name: starts.get(name, (0,) * count) for name, count in counts.items()},
+    at_ms = {allowed.topic: max(0, allowed.from_ms - CLOCKS_MS) for allowed in first if allowed.topic in others}
+    begins = await _first_at(link, at_ms, read.ends)
+    starts = {**topics.noted.start_offsets, **begins}
+    whole = Extent(
+        from_offsets={name: starts.get(name, (0,) * count) for name, count in topics.counts.items()},
         roots_from_offsets={},
         least_ready_partitions=layout.least_ready_partitions,
+        perhaps_unseen=_perhaps_removed(begins, read.beginnings, {}, "the topic was allowed"),
     )
+    return await _between(link, topics, read, asked, whole)
 
 
-async def _since(
-    link: KafkaLink,
-    last: AuditedRecord,
-    noted: TopicsRecord,
-    beginnings: Mapping[TopicPartitionKey, int],
-    ends: Mapping[TopicPartitionKey, int],
-    names: TopicNames,
-    targets: Mapping[str, TopicInfo],
-) -> Extent:
-    """Of what is older than the last ends only the copies matter of records that were not committed then: what retention may have
-    removed of these hides a loss and nothing else.
+async def _since(link: KafkaLink, topics: Topics, last: AuditedRecord, read: PartitionOffsets) -> Extent:
+    """What came in since the last audit of the chain. Of the time before its ends, only copies of records matter that were not committed
+    then. What retention may have removed of these copies can hide a loss, and nothing else.
 
-    Partitions that are new since begin where serving of them began. Nothing is read above the window's own ends."""
-    released = (names.ready, names.dead_letter, *targets)
-    sources = (names.front, names.delays)
-    since = await _first_at(link, dict.fromkeys((*sources, *released), last.since_ms - CLOCKS_MS), ends)
-    counts = {name: sum(place[0] == name for place in ends) for name in (names.delays, *released)}
+    Partitions that are new since begin where serving of them began. Nothing is read above the window's own ends.
+    """
+    sources, starts, counts = topics.sources, topics.noted.start_offsets, topics.counts
+    since = await _first_at(link, dict.fromkeys((*sources, *topics.outcomes), last.since_ms - CLOCKS_MS), read.ends)
     # a topic that was made again since has only what is new
-    again = {name for name, info in targets.items() if last.ids.get(name) != info.id}
+    again = {name for name, info in topics.targets.found.items() if last.ids.get(name) != info.id}
     new = {name: (*end, *(0,) * (counts[name] - len(end))) for name, end in last.ends.items() if name in counts}
     new |= {name: (0,) * counts[name] for name in again & new.keys()}
-    outcomes = {name: since[name] for name in released}
-    removed = _perhaps_removed(outcomes, beginnings, {}, "the oldest record that was pending at the last audit")
+    outcomes = {name: since[name] for name in topics.outcomes}
+    removed = _perhaps_removed(outcomes, read.beginnings, {}, "the oldest record that was pending at the last audit")
     for name in new.keys() & since.keys():
         since[name] = _up_to(new[name], since[name])
-    begun = {name: (*last.offsets[name], *noted.start_offsets[name][len(last.offsets[name]) :]) for name in sources}
+    begun = {name: (*last.offsets[name], *starts[name][len(last.offsets[name]) :]) for name in sources}
     return Extent(
         from_offsets={**since, **begun},
         roots_from_offsets={name: _up_to(begun[name], since[name]) for name in sources},
@@ -239,38 +250,28 @@ async def _since(
     )
 
 
-async def _between(
-    link: KafkaLink,
-    asked: Window,
-    layout: LayoutRecord,
-    whole: Extent,
-    beginnings: Mapping[TopicPartitionKey, int],
-    ends: Mapping[TopicPartitionKey, int],
-    names: TopicNames,
-    targets: Iterable[str],
-) -> Extent:
-    """What came in between two times. Its outcomes may have come out up to now; where its attempts began lies at most the
-    longest wait before it."""
+async def _between(link: KafkaLink, topics: Topics, read: PartitionOffsets, asked: Window, whole: Extent) -> Extent:
+    """The part of `whole` that came in between two times. Its outcomes may have come out up to now. Its attempts began at most the longest
+    wait earlier."""
 
-    async def at(when: datetime, topics: Sequence[str], *, earlier_ms: int = 0) -> dict[str, tuple[int, ...]]:
+    async def at(when: datetime, names: Sequence[str], *, earlier_ms: int = 0) -> dict[str, tuple[int, ...]]:
         """Within the window of everything."""
-        found = await _first_at(link, dict.fromkeys(topics, int(when.timestamp() * 1000) - earlier_ms), ends)
+        found = await _first_at(link, dict.fromkeys(names, int(when.timestamp() * 1000) - earlier_ms), read.ends)
         return {topic: tuple(map(max, offsets, whole.from_offsets[topic])) for topic, offsets in found.items()}
 
-    sources, extent = (names.front, names.delays), whole
+    layout, sources, extent = topics.layout, topics.sources, whole
     if asked.from_ is not None:
         ahead = (declared.max_delay_seconds or 0 for declared in layout.lists)
         longest_ms = max((*layout.layout.waits_seconds(layout.max_delay_seconds), *ahead)) * 1000
-        outcomes = (names.ready, names.dead_letter, *targets)
-        before = await at(asked.from_, (*sources, *outcomes), earlier_ms=longest_ms + CLOCKS_MS)
-        begun, released = await at(asked.from_, names.topics), await at(asked.from_, list(targets))
+        before = await at(asked.from_, (*sources, *topics.outcomes), earlier_ms=longest_ms + CLOCKS_MS)
+        begun, released = await at(asked.from_, topics.names.topics), await at(asked.from_, list(topics.targets.found))
         since = f"{asked.from_:%Y-%m-%d %H:%M:%S} UTC"
         extent = replace(
             whole,
             from_offsets={**before, **{name: begun[name] for name in sources}},
             roots_from_offsets={name: before[name] for name in sources},
-            unseen=_perhaps_removed(begun, beginnings, whole.from_offsets, since),
-            perhaps_unseen=_perhaps_removed(released, beginnings, {}, since),
+            unseen=_perhaps_removed(begun, read.beginnings, whole.from_offsets, since),
+            perhaps_unseen=_perhaps_removed(released, read.beginnings, {}, since),
         )
     return extent if asked.to is None else replace(extent, to_offsets=await at(asked.to, sources))
 
