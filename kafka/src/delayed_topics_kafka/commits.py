@@ -19,12 +19,13 @@ def committed_offsets(
     timeout_seconds: float = 10,
     ended: bool = False,
 ) -> dict[TopicPartitionKey, CommittedOffset]:
-    """Of the partitions that have a commit. Raises KafkaCallError.
+    """The offsets of the partitions that have a commit. Raises KafkaCallError.
 
-    Offsets of a transaction that is still open don't count; `ended`: its end is waited for instead.
+    Offsets of an open transaction don't count. With `ended`, the call waits for the end of the transaction instead.
 
-    For programs that must not end with the call: the admin client (2.16) crashes when the group's coordinator moves meanwhile, see
-    https://github.com/confluentinc/librdkafka/issues/5040. The operator, which asks for many groups, does so in a helper process.
+    For programs that have to survive the call. The admin client (2.16) crashes when the group's coordinator moves meanwhile, see
+    https://github.com/confluentinc/librdkafka/issues/5040. The operator asks for many groups, and does so by an admin client in a helper
+    process.
     """
     places, deadline = list(partitions), Deadline(timeout_seconds)
     with OffsetsReader(connection, group, ended=ended) as reader:
@@ -33,7 +34,8 @@ def committed_offsets(
 
 
 class OffsetsReader(Closing):
-    """What `committed_offsets` does, for many calls in a row; not for a client that lives on, see stranded.py."""
+    """As `committed_offsets`, for many calls in a row. Its client is not polled between the calls, so it is not for a program that keeps
+    it, see stranded.py."""
 
     def __init__(self, connection: Connection, group: str, *, ended: bool) -> None:
         self._bootstrap_servers = connection.bootstrap_servers
@@ -45,7 +47,7 @@ class OffsetsReader(Closing):
     def read(
         self, partitions: Iterable[TopicPartitionKey], timeout_seconds: float
     ) -> dict[TopicPartitionKey, CommittedOffset]:
-        """Of the partitions that have a commit. Raises KafkaCallError."""
+        """The offsets of the partitions that have a commit. Raises KafkaCallError."""
         try:
             places = [TopicPartition(*place) for place in partitions]
             answered = self._consumer.committed(places, timeout=timeout_seconds)
@@ -53,9 +55,8 @@ class OffsetsReader(Closing):
                 if tp.error is not None:
                     raise KafkaException(tp.error)
         except KafkaException as e:
-            told = self._consumer.poll(
-                0
-            )  # a coordinator that refuses is asked until the timeout; that it did stands here
+            # the client asks a coordinator that refuses until the timeout, and tells of the refusal here
+            told = self._consumer.poll(0)
             error = (told and told.error()) or kafka_error(e)
             doing = f"reading the offsets of group {self._group}"
             raise call_error(error, doing=doing, bootstrap_servers=self._bootstrap_servers) from e

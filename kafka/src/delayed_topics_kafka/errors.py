@@ -52,7 +52,7 @@ class TokenMissing(KafkaUnreachable):
 
 
 class LeadersMissing(KafkaUnreachable):
-    """`made`: the topic as it is. What it was made without is in its `left_out`."""
+    """Some partitions of a topic have no leader yet. `made`: the topic as it is; its `left_out` has the settings that Kafka refused."""
 
     def __init__(self, message: str, *, made: TopicInfo) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class LeadersMissing(KafkaUnreachable):
 
 
 class KafkaRefused(KafkaCallError):
-    """Kafka refused, for the reason that it calls `code`. `words`: its own."""
+    """Kafka refused. `code`: Kafka's name of the reason. `words`: Kafka's message."""
 
     def __init__(self, message: str, *, code: str, words: str = "") -> None:
         super().__init__(message)
@@ -97,7 +97,7 @@ class TopicTruncated(KafkaRefused):
 
 
 class RegistryLost(TopicTruncated):
-    """So it is with the registry. It is unknown which resource owns which topic."""
+    """The registry does not continue where it was read last. It is unknown which resource owns which topic."""
 
 
 class RegistryTooLarge(KafkaRefused):
@@ -166,8 +166,8 @@ _WHAT_TO_DO: Final[dict[type[KafkaRefused], str]] = {
 
 
 RAISED: Final = (KafkaException, SystemError)
-"""By calls that serve callbacks, such as flushing and ending a transaction. A SystemError comes in the place of the KafkaException of
-a producer that has ended for good, when that one is due while a callback runs."""
+"""What calls that serve callbacks raise, such as flushing and ending a transaction. A SystemError takes the place of the KafkaException of
+a producer that has ended for good, if a callback runs at the time."""
 
 
 def kafka_error(raised: KafkaException | SystemError) -> KafkaError:
@@ -182,7 +182,8 @@ def kafka_error(raised: KafkaException | SystemError) -> KafkaError:
 
 
 MAX_ANSWER_CHARS: Final = 300
-"""Of what a token endpoint says: its answer may be a page, and whoever names the endpoint reads the message."""
+"""How much of a token endpoint's answer a message quotes. The answer may be a whole page, and whoever names the endpoint in a connection
+can read the message."""
 _NO_TOKEN: Final = "Failed to acquire SASL OAUTHBEARER token: "
 _SASL_STATE: Final = "Request not valid in current SASL state"
 
@@ -193,8 +194,8 @@ def is_token_failure(error: KafkaError) -> bool:
 
 
 def is_end_of_login(error: KafkaError) -> bool:
-    """Whether a connection has ended with the token that it was made with. The client library (2.16) makes it anew at once: most of its
-    tries to show a new token on the same connection are refused so."""
+    """Whether a connection has ended together with the token that it was made with. The client library (2.16) connects again at once. Kafka
+    refuses in this way most of its tries to show a new token on the same connection."""
     return error.code() == KafkaError._AUTHENTICATION and _SASL_STATE in error.str()
 
 

@@ -233,7 +233,7 @@ class RegistryWriter:
         return max(offsets, default=-1) + 1
 
     def _end_transaction(self, producer: Producer, failures: list[KafkaError], deadline: Deadline) -> None:
-        """Commits, or aborts after a failure. What fails in turn is put first if it says more."""
+        """Commits the transaction, or aborts it after a failure. If that fails in turn, its error comes first if it says more."""
         try:
             if failures:
                 producer.abort_transaction(_ABORT_SECONDS)  # else readers wait for the transaction's own timeout

@@ -9,13 +9,12 @@ LOOK_SECONDS: Final = 5
 
 
 def when_stranded(note: Callable[[], None], also: Callable[[str], object] | None = None) -> dict[str, Any]:
-    """Settings of a client that calls `note` once it is stranded. It does so where it serves its callbacks: poll it, else its
-    statistics pile up, 3 kB and more each time. `statistics.interval.ms` 0 turns it off. `also`: is given the statistics, too.
+    """Settings with which a client calls `note` once it is stranded. It does so while it is polled. If nobody polls it, its statistics pile
+    up, 3 kB and more each time: then set `statistics.interval.ms` to 0. `also` is called with the statistics, too.
 
-    A client (librdkafka 2.10 to 2.16) that is told of a topic and of no broker gives up all brokers that it had, and never
-    goes back to its bootstrap servers (`rd_kafka_metadata_decommission_unavailable_brokers`). It can only be replaced.
-    Brokers that were away all together tell this for a moment when they come back. Whether a client still knows any, only
-    its statistics say.
+    A client (librdkafka 2.10 to 2.16) that is told of a topic and of no broker gives up all brokers that it had, and never goes back to its
+    bootstrap servers (`rd_kafka_metadata_decommission_unavailable_brokers`). It can only be replaced. Brokers that were all away at once
+    tell a client the same for a moment when they come back. Only its statistics say whether it still knows a broker.
     """
     looks_without = 0
 
@@ -33,7 +32,8 @@ def when_stranded(note: Callable[[], None], also: Callable[[str], object] | None
 
 
 def note_shut_out(told: list[KafkaError], error: KafkaError) -> None:
-    """An `error_cb`. Of no object: a client that its own owner's method is told to would only go when Python looks for cycles."""
+    """Adds to `told` why no broker lets the client in; for its `error_cb`. This is no method of the client's owner: both would then refer
+    to each other, and only Python's search for cycles would free them."""
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
         told.append(error)
         del told[:-10]  # a client may be shut out for days, and nobody ask for anything

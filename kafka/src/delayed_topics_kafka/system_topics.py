@@ -58,11 +58,8 @@ def system_topic_settings(topic: str, *, replication_factor: int) -> dict[str, s
 
 
 def drifted_settings(info: TopicInfo, settings: Mapping[str, str], *, replication_factor: int) -> dict[str, str]:
-    """The enforced settings that a system topic has otherwise, with their wanted values.
-
-    `replication_factor`: the most replicas that are believed. While replicas move, Kafka counts the old and the new ones, and until they
-    are in sync, no more of them may have to have a record.
-    """
+    """The wanted values of those enforced settings that a system topic has otherwise. `replication_factor`: the most replicas to assume.
+    While replicas move, Kafka counts the old and the new ones. Until they are in sync, `min.insync.replicas` is not raised."""
     wanted = system_topic_settings(info.name, replication_factor=min(replication_factor, info.replication_factor))
     if info.lagging and int(settings.get(MIN_ISR, 1)) < int(wanted[MIN_ISR]):
         del wanted[MIN_ISR]

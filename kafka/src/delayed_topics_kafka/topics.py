@@ -238,12 +238,12 @@ class TopicCalls(AdminCalls):
 
 
 def _offset_found(result: Wait, timeout_seconds: float) -> ListOffsetsResultInfo:
-    """Two failures that the client library (2.16) does not tell as what they are become errors after which `_many` asks again.
+    """Turns two failures, which the client library (2.16) reports as something else, into errors after which `_many` asks again.
 
-    When it knows no leader of any partition of a call, it says so by one error that it says by for topics that don't exist or
-    are forbidden too (`rd_kafka_topic_partition_list_query_leaders_async_worker`). A partition without a leader gets one, so
-    that is asked again; `_refused` finds the others. And it drops the error of a request to a leader, such as a broken
-    connection, so that the answer is the offset that it began with (`rd_kafka_ListOffsets_response_merge`).
+    If it knows no leader of any partition of a call, it reports one error, which it also reports for topics that don't exist or are
+    forbidden (`rd_kafka_topic_partition_list_query_leaders_async_worker`). `_many` asks again, since a partition may get a leader;
+    `_refused` finds the others. And it drops the error of a request to a leader, such as a broken connection. The answer is then the offset
+    that it began with (`rd_kafka_ListOffsets_response_merge`).
     """
     try:
         found: ListOffsetsResultInfo = result(timeout_seconds)

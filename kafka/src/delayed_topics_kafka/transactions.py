@@ -17,12 +17,12 @@ _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
 def send_offsets(producer: Producer, points: list[TopicPartition], membership: Any, timeout_seconds: float) -> None:
-    """`Producer.send_offsets_to_transaction` with an end. Raises what that raises; after _TIMED_OUT give the producer up.
+    """`Producer.send_offsets_to_transaction`, but it always ends. Raises what that raises; after _TIMED_OUT give the producer up.
 
-    The client (2.16) does not look at the timeout while it waits for a group coordinator, and waits for ever for one that it
-    knew before and that was gone from the metadata since, as every broker is for a moment when it starts
-    (https://github.com/confluentinc/librdkafka/issues/5456, https://github.com/confluentinc/librdkafka/issues/5511).
-    So it waits in a thread of its own, which is left behind.
+    The client (2.16) does not look at the timeout while it waits for a group coordinator. If it knew that coordinator, and the coordinator
+    has gone from the metadata since, it waits for ever; every broker is gone from there for a moment when it starts
+    (https://github.com/confluentinc/librdkafka/issues/5456, https://github.com/confluentinc/librdkafka/issues/5511). So the call waits in a
+    thread of its own, which is left behind.
     """
     # an exception in it would keep all that it came through, the producer too
     answer: Future[KafkaError | None] = Future()
@@ -48,8 +48,8 @@ def send_offsets(producer: Producer, points: list[TopicPartition], membership: A
 
 
 def why_undelivered(producer: Producer, told: KafkaError) -> KafkaError:
-    """Why a record of a transaction was not delivered, by what its report told. Where the transaction has failed before it was sent, that
-    is not in the report, and any further call in it says why."""
+    """Why a record of a transaction was not delivered. `told`: the error of its delivery report. If the transaction failed before the
+    record was sent, the report does not say why. Any further call in the transaction does."""
     if told.code() in _PURGED:
         try:
             producer.begin_transaction()

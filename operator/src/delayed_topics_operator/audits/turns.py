@@ -11,8 +11,9 @@ from delayed_topics_operator.values.manifest import Manifest
 
 
 class Turns:
-    """Whose turn it is. It keeps the turn until it has its verdict, also against one that is as old and whose name comes first: from
-    the moment it is asked about here, and after a restart of the operator by its finalizer, which it gets before its window."""
+    """Whose turn it is. An audit keeps the turn until it has its verdict, even if another one is as old and has a name that comes first. It
+    has the turn from when it is asked about here. After a restart of the operator, one that has begun has it: its finalizer, which it gets
+    before its window, shows that."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -126,7 +126,7 @@ class Connections:
         )
 
     async def hold(self, key: Key) -> None:
-        """What is made by it needs it in order to go: so it stays until all of that is gone. Raises KubeError, NotYet."""
+        """Keeps it from going until all that is made by it has gone, which needs it for that. Raises KubeError, NotYet."""
         raw = self._context.store.get(*key)
         if raw is not None and not _deleting(raw) and not _held(raw) and not self._leads_elsewhere(key):
             await set_finalizer(self._context.kube, self._context.store, key, present=True)
@@ -137,8 +137,8 @@ class Connections:
         return raw is not None and _deleting(raw)
 
     def doubt(self, key: Key, error: KafkaCallError) -> None:
-        """A call failed. One without an answer only has the connection looked at. A registry that can't be gone by stops its use at
-        once."""
+        """Notes that a call failed. If Kafka did not answer, the connection is looked at soon. If the registry is lost or too large, it is
+        not used from now on."""
         entry = self._entries.get(key)
         if entry is None or isinstance(entry.state, Unusable):
             return
@@ -235,12 +235,13 @@ class Connections:
         return self._usage.quotas(key, registry, grants)
 
     def _leads_elsewhere(self, key: Key) -> bool:
-        """Nothing that was made is where it leads now, so it need not stay for that; to make it again is how to begin anew there."""
+        """Whether it leads to another Kafka cluster than before. Nothing that was made by it is there, so nothing keeps it from being
+        deleted. People delete it and create it again to begin anew there."""
         entry = self._entries.get(key)
         return entry is not None and isinstance(entry.state, Unusable) and entry.state.reason == Reason.CLUSTER_CHANGED
 
     def _users(self, key: Key) -> list[str]:
-        """DelayedTopics by which there is something in Kafka, or was."""
+        """The DelayedTopics that have, or had, something in Kafka by this connection."""
         return sorted(
             f"{topic['metadata']['namespace']}/{topic['metadata']['name']}"
             for topic in self._context.store.by_index("DelayedTopic", connections, key)
@@ -248,8 +249,8 @@ class Connections:
         )
 
     async def _connected(self, key: Key, raw: Manifest, spec: KafkaConnectionSpec, entry: _Entry) -> Connection:
-        """As it was made when it could be, while it is being deleted: what it needs may go before what needs it. Raises
-        ConnectionUnusable."""
+        """The connection. If it, or its namespace, is being deleted and its Secret or the rights have gone first, the one that is open:
+        what was made by it needs it in order to go. Raises ConnectionUnusable."""
         try:
             return await self._connection(key, spec)
         except ConnectionUnusable as e:

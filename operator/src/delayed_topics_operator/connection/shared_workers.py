@@ -124,8 +124,8 @@ class SharedWorkersOf:
         return shared
 
     async def _retire_abandoned(self, key: Key, link: KafkaLink) -> None:
-        """Has them give up what no DelayedTopic asks for any more: one that is deleted while Kafka is away, or whose finalizer somebody
-        takes off, leaves its layout as it was. What fails is tried again with the next pass."""
+        """Has the shared workers give up layouts that no DelayedTopic asks for any more. A DelayedTopic leaves such a layout if it is
+        deleted while Kafka is away, or if somebody takes its finalizer off. What fails is tried again with the next pass."""
         group = self._group(key)
         try:
             for layout in (await link.registry()).layouts.values():

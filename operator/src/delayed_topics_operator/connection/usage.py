@@ -1,8 +1,8 @@
 """What each namespace has by each connection, for quotas. Nothing is counted up or down: it is added up anew for each answer.
 
-The truth is where things are: in the registry who has topics and how many partitions, in Kubernetes workers and audits. Beside it stands
-what was let through a moment ago and is not to be seen there yet. Who asks and then notes what it takes, without waiting for anything
-in between, can't be let through together with somebody else: all of this belongs to one event loop, and there is one operator.
+The registry says who has topics and how many partitions, and Kubernetes has the workers and audits. What was let through a moment ago can't
+be seen there yet, and is noted here. Whoever asks what others have, and notes what it takes before it waits for anything, can't be let
+through at the same time as somebody else. All of this belongs to one event loop, and there is one operator.
 """
 
 from collections import defaultdict
@@ -41,19 +41,19 @@ class Usage:
         self._let_through: dict[Key, tuple[Key, str, QuotaUsed]] = {}
 
     def others(self, use: Use, connection: Key, registry: RegistryState) -> QuotaUsed:
-        """What its namespace has beside it."""
+        """What the namespace has without this use."""
         found = self._amounts(connection, registry, use.resource.namespace)
         return total(amount for other, amount in found.items() if other != use)
 
     def by_namespace(self, connection: Key, registry: RegistryState) -> Mapping[str, QuotaUsed]:
-        """Of those that have something."""
+        """The amount of each namespace that has something."""
         sums: defaultdict[str, QuotaUsed] = defaultdict(QuotaUsed)
         for use, amount in self._amounts(connection, registry, None).items():
             sums[use.resource.namespace] += amount
         return {namespace: amount for namespace, amount in sums.items() if amount != QuotaUsed()}
 
     def quotas(self, connection: Key, registry: RegistryState, grants: Iterable[Grant]) -> tuple[NamespaceQuota, ...]:
-        """Of each of them what it has and may have, by name."""
+        """What each of these namespaces has, and what it may have, sorted by name."""
         return tuple(
             _quota(namespace, hard(grants, self._labels(namespace)), used)
             for namespace, used in sorted(self.by_namespace(connection, registry).items())
@@ -64,19 +64,19 @@ class Usage:
         return (found["metadata"].get("labels") or {}) if found is not None else {}
 
     def noted(self, resource: Key) -> QuotaUsed:
-        """What it was let have before."""
+        """What was noted for this resource; nothing, if it was not."""
         entry = self._let_through.get(resource)
         return entry[2] if entry is not None else QuotaUsed()
 
     def note(self, use: Use, connection: Key, amount: QuotaUsed) -> None:
-        """What it takes from now on, before anything is made."""
+        """Notes what it takes from now on. Is called before anything is made."""
         before = self.noted(use.resource)
         self._let_through[use.resource] = (connection, use.topic, amount)
         if before != amount:
             self._changed(connection)
 
     def forget(self, resource: Key) -> None:
-        """What there is of it is to be seen."""
+        """The resource is gone, or needs no note any more: what it has can be seen in the registry and in Kubernetes."""
         entry = self._let_through.pop(resource, None)
         if entry is not None and entry[2] != QuotaUsed():
             self._changed(entry[0])

@@ -283,7 +283,7 @@ class DelayedTopics:
         )
 
     def _taken(self, about: Subject, scheduled: Sequence[Manifest]) -> frozenset[str]:
-        """The names of all other audits that begin as those of its schedule do."""
+        """The names of audits that begin as those of its schedule do, and that the schedule did not make."""
         named = self._context.store.by_index(
             "DelayedTopicAudit", stems, (about.namespace, stem(audit_name(about.name, _now())))
         )
@@ -312,8 +312,8 @@ class DelayedTopics:
             return Unusable(reason=said.reason, message=str(said), since=since), None, None
 
     def _failed_at_kafka(self, key: Key, connection: Key, error: KafkaCallError) -> datetime:
-        """Since when this resource fails at Kafka. Raises a first call without an answer again: nothing is said then, the connection is
-        looked at, and the pass is tried again. The same if the look has failed: what it found is for the next pass to say."""
+        """Since when this resource fails at Kafka. Has the connection looked at. If this is the first call without an answer, or if the
+        look has failed, raises the error again: nothing is said then, and the next pass says what the look has found."""
         self._connections.doubt(connection, error)
         first = key not in self._failing_since
         since = self._failing_since.setdefault(key, _now())

@@ -13,7 +13,7 @@ WATCHED = ("ConfigMap", "Service", "PodDisruptionBudget", "StatefulSet")
 
 
 SECRET_AGE = 0.8
-"""Of the interval between two resyncs."""
+"""A Secret is asked for again when what is known of it is older than this part of the time between two resyncs."""
 
 
 def child_names(name: str) -> tuple[tuple[str, str], ...]:
@@ -49,7 +49,7 @@ class PodCounts:
         self._last: dict[tuple[str, str], int] = {}
 
     def vanished(self, home: str, name: str, live: Manifest | None, *, wanted: int) -> tuple[str, ...]:
-        """The names of those that nobody wants and that are no more. They are told of once."""
+        """The names of pods that are gone and that nobody wants any more. Each is returned once."""
         before = self._last.pop((home, name), 0)
         there = ((live or {}).get("status") or {}).get("replicas", 0)
         if there:

@@ -228,7 +228,8 @@ def _offenders(reported: Reported) -> tuple[Offenders, ...]:
 
 
 def _go_on_from_here(o: AuditObservation, reported: Reported) -> tuple[AuditAction, ...]:
-    """Before the verdict is said: a chain may not lose a link that people can see. Nothing was counted: the next one counts it."""
+    """Notes where the next audit of the chain goes on, before the verdict is said: people must not see a link that the chain does not have.
+    If nothing was counted, nothing is noted, and the next audit counts it."""
     window = manifests.window_of(o.config_map)
     if not o.audit.spec.window.since_last or reported.account is None or window is None:
         return ()
@@ -284,7 +285,8 @@ def _let_go(o: AuditObservation) -> tuple[AuditAction, ...]:
 
 
 def _on_topic(o: AuditObservation) -> DelayedTopicStatus | None:
-    """Its verdict, if it is of all records or of a chain. That a promise was broken, whatever was looked at."""
+    """What the status of the DelayedTopic says of this audit: its verdict, if the audit is of all records or part of a chain, and a broken
+    promise in any case. None: nothing may be said there."""
     status, topic = o.audit.status, o.topic
     verdict, at = status.verdict, status.finished_at
     if topic is None or o.replaced or topic.metadata.deletion_timestamp is not None or verdict is None or at is None:
@@ -305,7 +307,8 @@ def _on_topic(o: AuditObservation) -> DelayedTopicStatus | None:
 
 
 def _is_later(looked_at: datetime, known: LastAudit | LastViolation | None) -> bool:
-    """By when its offsets were frozen: one that took longer is not the later one for that. An older operator noted only the end."""
+    """Whether this audit is later than the known one. That depends on when its offsets were frozen, and not on when it ended. An older
+    operator noted only the end."""
     return known is None or (known.started_at or known.time) < looked_at
 
 

@@ -27,7 +27,7 @@ from delayed_topics_operator.values.key import Key
 GRACE_MS = 1000
 """What has been due for less time may be on its way."""
 SOON = 0.7
-"""Of LOOK_SECONDS: whoever comes that much later may as well look."""
+"""A pass looks at the offsets again when this part of LOOK_SECONDS is over, since passes do not come exactly in time."""
 
 
 class Loads:

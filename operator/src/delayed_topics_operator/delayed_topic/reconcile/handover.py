@@ -70,7 +70,7 @@ def holders(o: Observation) -> list[str]:
 
 
 def noted(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecord:
-    """With what is handed over, or without it when it is over."""
+    """The record with the offsets that are handed over to another group, or without them when the handover is over."""
     if under_way(o) and is_given_up(o):
         positions = _positions(record, lambda place: _at(kafka.committed, record, place, o.group))
         return replace(record, handover=Handover(group=o.wanted_group, positions=positions))
@@ -82,7 +82,8 @@ def noted(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecor
 
 
 def kept(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecord:
-    """With what the group has committed, so that it is known when Kafka has forgotten it. What is committed by hand meanwhile counts."""
+    """The record with the offsets that the group has committed, so that they are known when Kafka has forgotten them. Offsets that somebody
+    commits by hand meanwhile count."""
     before = record.handover if record.handover is not None and record.handover.group == o.group else None
 
     def at(place: TopicPartitionKey) -> Position:
@@ -118,7 +119,7 @@ def _is_idle(o: Observation) -> bool:
 
 
 def places(record: TopicsRecord, layout: LayoutRecord | None, *, at_rest: bool) -> list[TopicPartitionKey]:
-    """Whose committed offsets have to be known for it. `at_rest`: no one is to commit any more."""
+    """The partitions whose committed offsets a handover has to know. `at_rest`: nobody commits any more."""
     if not at_rest and record.handover is None and (layout is None or layout.state != "retired"):
         return []
     return [(topic, p) for topic, starts in record.start_offsets.items() for p in range(len(starts))]

@@ -10,15 +10,16 @@ from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_operator.delayed_topic.reconcile.observation import Observation
 
 MAX_LISTS = 50
-"""That are noted. A record that came before the first of them may have had any delay."""
+"""The most delay lists that a layout record keeps. A record that came before the first of them may have had any delay."""
 MAX_READY_TOPICS = 60
-"""That are noted, with former ones: an audit has a number for each."""
+"""The most further ready topics that a layout record keeps, former ones included. An audit has a number for each."""
 ROLLED_MS = 600_000
-"""After a change of the guarantee: by then no worker has the former one."""
+"""So long after a change of the guarantee, no worker has the former one any more."""
 
 
 def lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[DelayList, ...]:
-    """What an older version noted is the first list if it was never edited, and no one knows since when otherwise."""
+    """The delay lists since the first one, with the time from which each applies. An older version noted no list. If its delays were never
+    edited, they apply from the beginning. If they were edited, no one knows since when they apply, and that is from now on."""
     now_ms = int(o.now.timestamp() * 1000)
     present = DelayList(
         delay_seconds=layout.delay_seconds,
@@ -38,7 +39,8 @@ def lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[
 
 
 def ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[tuple[AllowedTopic, ...], int]:
-    """Those that are not allowed any more are kept, as far as there is room. The second value: until when there were others, 0: none."""
+    """The further ready topics that are allowed, and as many former ones as there is room for. The second value: until when there were
+    former ones that are not kept, in milliseconds; 0: there are none."""
     now_ms, known = int(o.now.timestamp() * 1000), before.ready_topics if before is not None else ()
     ended = [
         a._replace(until_ms=now_ms) if a.until_ms is None and a.topic not in o.wanted.targets else a for a in known
@@ -54,7 +56,8 @@ def ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[tuple[All
 
 
 def exactly_once_from_ms(o: Observation, before: LayoutRecord | None) -> int | None:
-    """When the guarantee is changed, workers with the former one go on until they are rolled."""
+    """From when on records are moved exactly once, in milliseconds; None: they are not. After a change of the guarantee, workers with the
+    former one go on until they are rolled."""
     if o.wanted.spec.guarantee != "ExactlyOnce":
         return None
     if before is not None and before.exactly_once_from_ms is not None:

@@ -133,12 +133,13 @@ class Observation:
     """`children`: live objects by (kind, name). `may_roll`: whether few enough other resources are rolling their workers.
 
     `worker_pods`, `warnings`: while not all workers are ready, their pods by name, and Events that may say what keeps them.
-    `others`: what the rest of its namespace has by its connection. `own`: what it was let have before. `beyond`: see `reconcile.quota`.
+    `others`: what the rest of its namespace has by its connection. `own`: what this resource was granted before; see `Usage.noted`.
+    `beyond`: see `reconcile.quota`.
     `refused_protocol`: see `reconcile.protocol`. `rebalance`: what the status is to say of the consumer group; see `reconcile.rebalances`.
-    `autoscaled`, `scaled`: how many workers that wants, and the decision if it is a new one; see `reconcile.autoscale`.
-    `in_vain`: what changed nothing when it was done the last time, as where a webhook puts back what there was.
-    `audits`: those that were made for its schedule. `taken`: names that it can't give to one, since there are such audits.
-    `vanished`: names of pods beyond the wanted replicas that there were at the last look and are no more.
+    `autoscaled`: how many workers autoscaling wants. `scaled`: its decision, if that is a new one. See `reconcile.autoscale`.
+    `in_vain`: actions that changed nothing when they were last executed, as where a webhook puts back what there was.
+    `audits`: those that were made for its schedule. `taken`: names that the next of them can't have, since other audits have them.
+    `vanished`: names of pods beyond the wanted replicas that were there at the last look and have gone.
     """
 
     now: datetime
@@ -178,7 +179,7 @@ class Observation:
 
     @property
     def group(self) -> str:
-        """The one that they have: that of the layout, since offsets are a group's. See `reconcile.handover`."""
+        """The consumer group that its workers have now, by the layout. Offsets are a group's; see `reconcile.handover`."""
         layout = self.kafka.registered.layout if self.kafka is not None else None
         return layout.group if layout is not None else self.wanted_group
 
@@ -188,7 +189,7 @@ class Observation:
 
     @property
     def has_own_workers(self) -> bool:
-        """Or is to have them, and others serve its topics until they are ready."""
+        """Whether it has them, or is to have them while others serve its topics until they are ready."""
         return self.wanted.names.group in (self.group, self.wanted_group)
 
     @property
