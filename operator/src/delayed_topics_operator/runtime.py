@@ -23,7 +23,7 @@ from delayed_topics_operator.engine.installation import connection_of, connectio
 from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.store import Indexer, Store, namespaces
 from delayed_topics_operator.engine.tenants import Tenants
-from delayed_topics_operator.errors import KubeError
+from delayed_topics_operator.errors import KubeError, LeadershipLost
 from delayed_topics_operator.gateways.kube import APIS, Kube
 from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.gateways.recorder import Recorder
@@ -173,11 +173,17 @@ class Runtime:
 
     async def _resync_for_ever(self) -> None:
         while True:
-            complete = await self.resync()
-            if complete:
-                self.synced.set()
-                await self._sweeper.sweep()
-            self._count()
+            complete = False
+            try:
+                complete = await self.resync()
+                if complete:
+                    self.synced.set()
+                    await self._sweeper.sweep()
+                self._count()
+            except LeadershipLost:
+                raise  # ends this process
+            except Exception:  # a defect that one object brings out must not stop what is done for all others
+                log.exception("the resync ended with an unexpected error. The operator tries again")
             seconds = self.settings.resync_seconds if complete else min(5.0, self.settings.resync_seconds)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._sooner.wait(), seconds)

@@ -33,7 +33,7 @@ class _Index:
 
     indexer: Indexer
     found: defaultdict[Hashable, dict[Name, None]] = field(default_factory=lambda: defaultdict(dict))
-    values: dict[Name, tuple[Hashable, ...]] = field(default_factory=dict)
+    values: dict[Name, frozenset[Hashable]] = field(default_factory=dict)
 
     def set(self, name: Name, manifest: Manifest | None) -> None:
         for value in self.values.pop(name, ()):
@@ -41,7 +41,7 @@ class _Index:
             if not self.found[value]:
                 del self.found[value]
         if manifest is not None:
-            self.values[name] = tuple(self.indexer(manifest))
+            self.values[name] = frozenset(self.indexer(manifest))
             for value in self.values[name]:
                 self.found[value][name] = None
 
