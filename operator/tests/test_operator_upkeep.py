@@ -13,7 +13,8 @@ from delayed_topics_crds.pods import LabelSelector
 from delayed_topics_operator.connection.reconcile.usable import Usable
 from delayed_topics_operator.values.eventlog import RaisedAlarm, WorkerNews
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
-from delayed_topics_operator_testing.simulation import Simulation, resource, usable
+from delayed_topics_operator_testing.shared import SHARED, sharing
+from delayed_topics_operator_testing.simulation import Simulation, member, resource, usable
 
 NOT_GRANTED = {"labels": {"policy": "open"}}
 
@@ -153,6 +154,91 @@ def test_once_it_is_granted_all_of_it_is_as_declared(refused: Callable[[], Simul
     found = stateful_set(simulation)
     assert (found["replicas"], found["template"]["metadata"]["labels"]["policy"]) == (4, "open")
     assert not simulation.kafka.registry.layouts["orders"].paused
+
+
+GRANTED = Grant(namespace_selector=LabelSelector(), topic_prefixes=("",))
+OWN = "delayedtopics.orders"
+
+
+def moves_to_shared_workers() -> Simulation:
+    """From its own, which have not given everything up yet."""
+    simulation = Simulation(resource(), connection=usable(GRANTED)).serve()
+    simulation.kafka.members[OWN] = (member(f"{simulation.name}-0", ("orders", 0)),)
+    simulation.connection = replace(sharing(), grants=(GRANTED,))
+    simulation.settle()
+    return simulation
+
+
+def moves_to_its_own_workers() -> Simulation:
+    simulation = Simulation(resource(), connection=replace(sharing(), grants=(GRANTED,)))
+    simulation.settle()
+    simulation.kafka.members[SHARED.group] = (member(f"{SHARED.name}-0", ("orders", 0)),)
+    simulation.edit(workers={"replicas": 2})
+    return simulation.serve()
+
+
+def asks_for_targets(simulation: Simulation) -> None:
+    simulation.edit(ready={"allowedTopics": ["payments"]})
+
+
+def asks_for_targets_and_a_control_topic(simulation: Simulation) -> None:
+    simulation.edit(ready={"allowedTopics": ["payments"]}, control={})
+
+
+def is_granted_nothing(simulation: Simulation) -> None:
+    elsewhere = Grant(namespace_selector=LabelSelector(), topic_prefixes=("elsewhere",))
+    simulation.connection = replace(sharing(), grants=(elsewhere,))
+
+
+def needs_what_kafka_refuses(simulation: Simulation) -> None:
+    simulation.kafka.refuses = frozenset({"retention.ms"})
+    simulation.edit(outageBudgetSeconds=864_000)
+
+
+@pytest.mark.parametrize("moving", [moves_to_shared_workers, moves_to_its_own_workers])
+@pytest.mark.parametrize(
+    "refuse",
+    [asks_for_targets, asks_for_targets_and_a_control_topic, is_granted_nothing, needs_what_kafka_refuses],
+)
+def test_topics_on_the_move_go_back_to_the_workers_that_had_them_until_the_spec_can_be_followed(
+    moving: Callable[[], Simulation], refuse: Callable[[Simulation], None]
+) -> None:
+    """They were retired without an end, and no one served them."""
+    simulation = moving()
+    before, spec = simulation.kafka.registry.layouts["orders"], copy.deepcopy(simulation.raw["spec"])
+    assert before.state == "retired"
+    refuse(simulation)
+    simulation.settle()
+    assert simulation.kafka.registry.layouts["orders"] == replace(before, state="serving")
+    said = simulation.condition(Condition.WORKERS_READY)
+    assert said.status == "True"
+    assert f"The topics stay with the workers of group {before.group}" in said.message
+    assert simulation.condition(Condition.READY).status == "False"
+
+    simulation.raw["spec"], simulation.kafka.refuses, simulation.kafka.refused = spec, frozenset(), {}
+    simulation.connection = replace(sharing(), grants=(GRANTED,))
+    simulation.kafka.members = {}
+    simulation.edit()
+    simulation.settle()
+    after = simulation.kafka.registry.layouts["orders"]
+    assert (after.state, {after.group, before.group}) == ("serving", {OWN, SHARED.group})
+    assert simulation.condition(Condition.READY).status == "True"
+
+
+def test_topics_go_back_to_own_workers_that_are_asked_for_again_with_what_is_not_granted() -> None:
+    simulation = moves_to_shared_workers()
+    simulation.edit(workers={"replicas": 1, "template": NOT_GRANTED})
+    simulation.settle()
+    after = simulation.kafka.registry.layouts["orders"]
+    assert (after.state, after.group) == ("serving", OWN)
+
+
+def test_a_layout_that_kafka_has_not_all_of_is_not_given_back() -> None:
+    simulation = moves_to_shared_workers()
+    simulation.kafka.topics["orders.delays"].partitions = 1
+    is_granted_nothing(simulation)
+    simulation.settle()
+    assert simulation.kafka.registry.layouts["orders"].state == "retired"
 
 
 @pytest.mark.slow

@@ -94,16 +94,18 @@ def target(o: Observation, kafka: KafkaView) -> Target:
 def complete(kafka: KafkaView, t: Target) -> bool:
     """Kafka has all that the layout needs. Partitions without a leader count too, once it is noted where they begin: any of them can lose
     its leader at any time."""
-    return not t.stuck and _has_others(kafka, t) and _begins_known(kafka, t)
+    return not t.stuck and _has_others(kafka, t, t.roles) and _begins_known(kafka, t)
 
 
-def _has_others(kafka: KafkaView, t: Target) -> bool:
-    """Kafka has the partitions of all topics but those that are lost, or somebody else's."""
-    return all(
-        present(kafka, name) >= t.partitions[role]
-        for role, name in t.names.items()
-        if name not in (*t.lost, *t.foreign)
-    )
+def _has_others(kafka: KafkaView, t: Target, roles: Iterable[TopicRole]) -> bool:
+    """Kafka has the partitions of these topics, without those that are lost, or somebody else's."""
+    others = ((role, t.names[role]) for role in roles if t.names[role] not in (*t.lost, *t.foreign))
+    return all(present(kafka, name) >= t.partitions[role] for role, name in others)
+
+
+def _can_be_given_back(kafka: KafkaView, t: Target) -> bool:
+    """Whether the group that had a layout that is retired can go on with it. It did without a control topic that is still to be made."""
+    return _has_others(kafka, t, (role for role in t.roles if role != "control")) and _begins_known(kafka, t)
 
 
 def _begins_known(kafka: KafkaView, t: Target) -> bool:
@@ -282,6 +284,12 @@ def kept_serving(o: Observation, served: LayoutRecord) -> LayoutRecord:
     )
 
 
+def given_back(o: Observation, kafka: KafkaView, retired: LayoutRecord) -> LayoutRecord:
+    """A retired layout as the group that had it serves it again, or as it is if Kafka has not all of it."""
+    kept = kept_serving(o, retired.before or retired)
+    return replace(kept, state="serving") if _can_be_given_back(kafka, target(o, kafka)) else kept
+
+
 def settings(o: Observation, t: Target, role: TopicRole, replication_factor: int) -> dict[str, str]:
     """The enforced settings of one topic."""
     return topic_settings(
@@ -365,6 +373,6 @@ def _can_go_on(kafka: KafkaView, t: Target, planned: LayoutRecord) -> bool:
     if previous is None or previous.state == "planned":
         return False
     if previous.state == "retired":
-        return _has_others(kafka, t) and _begins_known(kafka, t)
+        return _can_be_given_back(kafka, t)
     needing = ("layout", "front_partitions", "ready_partitions")
     return all(getattr(previous, name) == getattr(planned, name) for name in needing)

@@ -1,8 +1,9 @@
 """Keeps what runs in order while something that is asked for is refused.
 
 A resource that asks for what it may not have, or for what Kafka refuses, is not reconciled any further: its workers go on with what they
-had. Some things reach them all the same, because they can't wait: new credentials, a pause, the number of workers, as far as it is
-granted, and that the control topic is somebody else's now. Whether the workers are ready, and their alarms, are shown as well.
+had, and get back what they had given up for others. Some things reach them all the same, because they can't wait: new credentials, a
+pause, the number of workers, as far as it is granted, and that the control topic is somebody else's now. Whether the workers are ready,
+and their alarms, are shown as well.
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_operator.connection.reconcile.usable import Usable
 from delayed_topics_operator.delayed_topic.reconcile import alarms, own_workers, workers
 from delayed_topics_operator.delayed_topic.reconcile.observation import Observation
-from delayed_topics_operator.delayed_topic.reconcile.target import kept_serving, written
+from delayed_topics_operator.delayed_topic.reconcile.target import given_back, kept_serving, written
 from delayed_topics_operator.values.plan import Action, Finding, WriteRegistry, merged
 from delayed_topics_operator.workers.reconcile import manifests
 from delayed_topics_operator.workers.reconcile.children import changes, in_the_way, ours
@@ -28,8 +29,9 @@ def check(o: Observation, planned: Iterable[Action]) -> Finding:
     if holder is None or holder.owner != o.subject.owner or layout is None or layout.owner != o.subject.owner:
         return Finding()
     planned_layout = any(isinstance(a, WriteRegistry) and isinstance(a.record, LayoutRecord) for a in planned)
-    kept = () if planned_layout else written(o.kafka, kept_serving(o, layout), "go on with")
-    return merged((Finding(actions=kept), _workers(o, o.connection), alarms.check(o)))
+    going_on = given_back(o, o.kafka, layout) if layout.state == "retired" else kept_serving(o, layout)
+    kept = () if planned_layout else written(o.kafka, going_on, "go on with")
+    return merged((Finding(actions=kept), _workers(o, o.connection), _stays(o), alarms.check(o)))
 
 
 def _workers(o: Observation, connection: Usable) -> Finding:
@@ -47,3 +49,15 @@ def _workers(o: Observation, connection: Usable) -> Finding:
     wanted = (secret,) if reconnected is None else (secret, reconnected)
     found = workers.rolled(o, live, changes(wanted, o.children))
     return replace(found, actions=(*found.actions, *workers.fences(o)))
+
+
+def _stays(o: Observation) -> Finding:
+    """Topics that are to go to other workers stay with those that have them."""
+    serving = workers.those_that_run(o) if o.group != o.wanted_group else None
+    if serving is None:
+        return Finding()
+    message = (
+        f"{serving.message}. The topics stay with the workers of group {o.group}, and go to those of group {o.wanted_group} when the "
+        "operator can follow the spec"
+    )
+    return Finding(conditions={Condition.WORKERS_READY: replace(serving, message=message)})
