@@ -28,6 +28,8 @@ def test_the_layout_serves_on_when_anything_but_its_partitions_changes(edit: dic
     simulation.kafka.delete("orders.ready")
     simulation.edit(**edit)
     simulation.settle()
+    simulation.workers_come_up()
+    simulation.settle()
     records = [action.record for action in simulation.done if isinstance(action, WriteRegistry)]
     layouts = [record for record in records if isinstance(record, LayoutRecord)]
     assert layouts, "workers learn of the edit"

@@ -166,7 +166,14 @@ def test_the_registry_says_from_when_on_nothing_may_come_out_twice() -> None:
     assert since_ms is not None
     assert from_ms(retryCap=8) == since_ms
     assert from_ms(guarantee="AtLeastOnce") is None
-    assert (from_ms(guarantee="ExactlyOnce") or 0) >= since_ms + ROLLED_MS, "workers with the former one are rolled"
+    simulation.workers_come_up()
+    simulation.may_roll = False
+    assert from_ms(guarantee="ExactlyOnce") is None, "its workers wait for their turn"
+    simulation.may_roll = True
+    simulation.later(2 * ROLLED_MS / 1000)
+    assert from_ms() is None, "workers with the former one go on"
+    simulation.workers_come_up()
+    assert (from_ms() or 0) >= since_ms + 3 * ROLLED_MS, "workers with the former one are rolled"
 
 
 def test_the_registry_keeps_former_lists_and_caps_and_growth_is_no_edit_of_them() -> None:
@@ -202,7 +209,7 @@ def test_while_a_growth_is_refused_the_registry_says_what_is_served_until_then()
     meanwhile = simulation.kafka.registry.layouts["orders"]
     assert (meanwhile.served, meanwhile.exactly_once_from_ms) == (planned.served, None)
     simulation.later(3600)
-    simulation.settle()
+    simulation.serve()
     now = simulation.kafka.registry.layouts["orders"]
     assert now.served == now
     assert (now.exactly_once_from_ms or 0) > simulation.now.timestamp() * 1000

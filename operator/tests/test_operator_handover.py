@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from delayed_topics_core.handover import NOTHING, Handover, Position
 from delayed_topics_core.names import TopicNames
-from delayed_topics_core.reasons import Condition
+from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
@@ -193,6 +193,29 @@ def test_topics_that_stay_with_shared_workers_are_as_ready_as_these_are(replicas
     ready = simulation.condition(Condition.READY)
     assert (ready.status, ready.reason) == (shared.status, shared.reason)
     assert "The topics stay with the shared workers" in simulation.condition(Condition.WORKERS_READY).message
+
+
+def test_topics_that_stay_with_shared_workers_are_not_ready_for_exactly_once() -> None:
+    """`Ready` was True, and an audit took each repeat for a broken promise."""
+    simulation = Simulation(resource(partitions=300, frontPartitions=4), connection=sharing())
+    simulation.settle()
+    simulation.edit(guarantee="ExactlyOnce")
+    simulation.serve()
+    assert (layout(simulation).group, layout(simulation).exactly_once_from_ms) == (SHARED.group, None)
+    said = simulation.condition(Condition.WORKERS_READY)
+    assert (said.status, said.reason) == ("False", Reason.SPEC_INVALID)
+    assert "at most 200 partitions" in said.message
+    assert "Either set it to AtLeastOnce" in said.message
+    simulation.edit(guarantee="AtLeastOnce")
+    simulation.settle()
+    assert simulation.condition(Condition.READY).status == "True"
+
+    simulation.edit(guarantee="ExactlyOnce")
+    simulation.connection = sharing(leaving=True)
+    simulation.serve()
+    assert (layout(simulation).state, layout(simulation).group) == ("serving", OWN)
+    assert layout(simulation).exactly_once_from_ms is not None
+    assert simulation.condition(Condition.READY).status == "True"
 
 
 @pytest.mark.parametrize(("partitions", "shared"), [(3, NOT_READY), (300, SHARED.said)])

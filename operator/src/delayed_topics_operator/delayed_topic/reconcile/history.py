@@ -8,13 +8,17 @@ from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.registry import LayoutRecord
 
 from delayed_topics_operator.delayed_topic.reconcile.observation import Observation
+from delayed_topics_operator.delayed_topic.reconcile.own_workers import worker_config
+from delayed_topics_operator.workers.reconcile.children import all_ready
+from delayed_topics_operator.workers.reconcile.manifests import CONFIG_HASH, digest
+from delayed_topics_operator.workers.reconcile.worker_sets import object_name
 
 MAX_LISTS = 50
 """The most delay lists that a layout record keeps. A record that came before the first of them may have had any delay."""
 MAX_READY_TOPICS = 60
 """The most further ready topics that a layout record keeps, former ones included. An audit has a number for each."""
 ROLLED_MS = 600_000
-"""So long after a change of the guarantee, no worker has the former one any more."""
+"""After the last worker with the former guarantee was replaced: what that had begun is over by then, by any clock."""
 
 
 def lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[DelayList, ...]:
@@ -55,11 +59,23 @@ def ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[tuple[All
     return kept, max([forgotten_ms, *(allowed.until_ms or 0 for allowed in forgotten)])
 
 
-def exactly_once_from_ms(o: Observation, before: LayoutRecord | None) -> int | None:
-    """From when on records are moved exactly once, in milliseconds; None: they are not. After a change of the guarantee, workers with the
-    former one go on until they are rolled."""
-    if o.wanted.spec.guarantee != "ExactlyOnce":
+def exactly_once_from_ms(o: Observation, before: LayoutRecord | None, group: str) -> int | None:
+    """None until all workers that serve the topics keep the guarantee: shared ones don't, and those with the former guarantee go on until
+    they are replaced. `group`: of the workers that are to serve."""
+    if o.wanted.spec.guarantee != "ExactlyOnce" or group != o.wanted.names.group:
         return None
     if before is not None and before.exactly_once_from_ms is not None:
         return before.exactly_once_from_ms
+    if before is not None and not _all_keep_it(o):
+        return None
     return int(o.now.timestamp() * 1000) + (ROLLED_MS if before is not None else 0)
+
+
+def _all_keep_it(o: Observation) -> bool:
+    """Whether its own workers, all of them, have the declared worker.json."""
+    name = object_name(namespace=o.subject.namespace, name=o.subject.name, home=o.pods.home)
+    live = o.children.get(("StatefulSet", name))
+    if live is None or not all_ready(live, live["spec"].get("replicas", 1)):
+        return False
+    annotations = live["spec"]["template"]["metadata"].get("annotations") or {}
+    return bool(annotations.get(CONFIG_HASH) == digest(worker_config(o.wanted)))

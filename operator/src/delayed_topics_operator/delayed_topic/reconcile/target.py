@@ -251,7 +251,7 @@ def record(
         # no one follows what is planned, and an audit judges by what was followed
         exactly_once_from_ms=served.exactly_once_from_ms
         if served and planned
-        else history.exactly_once_from_ms(o, before),
+        else history.exactly_once_from_ms(o, before, group),
         lists=served.lists if served and planned else history.lists(o, served or before, t.layout),
         max_delay_seconds=o.wanted.spec.max_delay_seconds,
         ready_topics=ready_topics,

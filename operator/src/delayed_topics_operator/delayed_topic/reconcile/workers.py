@@ -68,6 +68,7 @@ def check(o: Observation) -> Finding:
     if (kept := handover.refused(o)) is not None:
         serving = those_that_run(o) or said
         said = replace(serving, message=f"{serving.message}. {kept}")
+        said = _unguaranteed(said) if o.wanted.spec.guarantee == "ExactlyOnce" else said
     return replace(found, actions=(*found.actions, *fences(o)), conditions={Condition.WORKERS_READY: said})
 
 
@@ -127,6 +128,15 @@ def _handing_over(o: Observation) -> ConditionState | None:
     by = f"These workers have not given them up yet: {holders}" if holders else "No worker has them at the moment"
     message = f"the topics move from the workers of group {o.group} to those of group {o.wanted_group}. {by}"
     return ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
+
+
+def _unguaranteed(serving: ConditionState) -> ConditionState:
+    """`serving`: what is said of the shared workers that keep the topics."""
+    message = (
+        f"{serving.message}. Shared workers have the guarantee AtLeastOnce, so records may come out again, although spec.guarantee is "
+        "ExactlyOnce. Either set it to AtLeastOnce, or create a new DelayedTopic, or ask the connection's owner to remove sharedWorkers"
+    )
+    return ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
 
 
 def _put_back(actions: tuple[Action, ...]) -> str:
