@@ -266,6 +266,12 @@ def test_other_topics_than_the_front_are_never_adopted() -> None:
             "does not allow namespace shop to use spec.workers.template.tolerations[1] (every taint).",
         ),
         ((grant(),), limits(memory="2049Mi"), "resources.limits[memory] (2049Mi, at most 2Gi)"),
+        *(
+            ((grant(),), limits(memory=none), f"resources.limits[memory] ({none} is no limit, at most 2Gi)")
+            for none in ("0", "0Mi", "-0", "0e9", 0)
+        ),
+        ((grant(),), limits(memory="-1"), "resources.limits[memory] (-1, at most 2Gi)"),
+        ((grant(),), limits(memory="1Gi", cpu="0m"), "resources.limits[cpu] (0m is no limit, at most 2)"),
         ((grant(),), limits(memory="1Gi", cpu="2001m"), "resources.limits[cpu] (2001m, at most 2)"),
         ((grant(),), limits(memory="1Gi", **{"nvidia.com/gpu": 1}), "resources.limits[nvidia.com/gpu]"),
         ((grant(),), template(resources={"requests": {"memory": "1Mi"}}), "resources.limits without memory"),

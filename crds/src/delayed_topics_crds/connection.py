@@ -240,7 +240,7 @@ class TemplateGrant(Spec):
     max_cpu: Quantity = "2"
     """The most CPU that one worker may request or have as its limit."""
     max_memory: Quantity = "2Gi"
-    """The most memory that one worker may request or have as its limit. A template with `resources` must have a memory limit."""
+    """The most memory that one worker may request or have as its limit. A template with `resources` must have a memory limit above 0."""
 
 
 class AuditGrant(Spec):

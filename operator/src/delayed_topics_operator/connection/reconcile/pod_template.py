@@ -48,10 +48,12 @@ def _resources(given: ResourceRequirements, granted: TemplateGrant) -> Iterator[
                 yield f"resources.{field}[{name}]"
             elif not _within(amount, most[name]):
                 yield f"resources.{field}[{name}] ({amount}, at most {most[name]})"
+            elif field == "limits" and quantity(amount) == 0:
+                yield f"resources.limits[{name}] ({amount} is no limit, at most {most[name]})"
     if "memory" not in (given.limits or {}):
         yield f"resources.limits without memory (at most {granted.max_memory})"
 
 
 def _within(amount: Quantity, most: Quantity) -> bool:
     number, limit = quantity(amount), quantity(most)
-    return number is not None and limit is not None and number <= limit
+    return number is not None and limit is not None and 0 <= number <= limit
