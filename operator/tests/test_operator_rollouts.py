@@ -125,9 +125,10 @@ class Kubernetes:
         return {**body, "metadata": {**body["metadata"], "resourceVersion": f"{self.versions}"}}
 
 
-def rolling(name: str, *, updated: int = 0, edit: int = 1) -> dict[str, Any]:
-    """A StatefulSet of which so many of three pods are replaced."""
-    status = {"observedGeneration": edit, "updatedReplicas": updated, "updateRevision": f"b{edit}"}
+def rolling(name: str, *, updated: int = 0, ready: int = 0, edit: int = 1) -> dict[str, Any]:
+    """A StatefulSet of which so many of three pods are replaced, and so many of all are ready."""
+    counts = {"updatedReplicas": updated, "readyReplicas": ready, "replicas": 3}
+    status = {"observedGeneration": edit, **counts, "updateRevision": f"b{edit}"}
     meta = {"namespace": "system", "name": name, "uid": name, "generation": edit, "resourceVersion": "1"}
     return {"kind": "StatefulSet", "metadata": meta, "spec": {"replicas": 3}, "status": status}
 
@@ -211,6 +212,23 @@ def test_rollouts_that_are_stuck_stop_nobody_elses_however_often_they_are_edited
     store.put(rolling("b", updated=1))
     assert executor.may_roll("system", "c")
     store.put(rolling("a", updated=1))
+    assert not executor.may_roll("system", "c")
+
+
+def test_pods_that_come_and_go_hold_up_nobody_elses_rollout() -> None:
+    """Each change counted as progress, and one such resource after the other held up all others for ever."""
+    store, now = Store(), 0.0
+    executor = Executor(None, store, None, rolling_at_once=1, clock=lambda: now)  # type: ignore[arg-type]
+    store.put(rolling("a", updated=1, ready=2))
+    assert not executor.may_roll("system", "c")
+    for ready in (3, 2, 3, 2):
+        now += STUCK_SECONDS / 3
+        store.put(rolling("a", updated=1, ready=ready))
+        last = executor.may_roll("system", "c")
+    assert last, "it got no further since it had three ready pods"
+    store.put({**rolling("a", updated=3, ready=3, edit=2), "status": rolling("a", updated=3, ready=3)["status"]})
+    assert executor.may_roll("system", "c"), "that is the status of what was before the edit"
+    store.put(rolling("a", updated=2, ready=2))
     assert not executor.may_roll("system", "c")
 
 

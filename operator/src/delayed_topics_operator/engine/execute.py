@@ -52,7 +52,7 @@ from delayed_topics_operator.values.plan import (
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 180.0
-"""A rollout in which nothing changes for that long makes room for others."""
+"""A rollout that gets no further for that long makes room for others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,8 +153,8 @@ class Executor:
         now, before = self._clock(), self._progress
         self._progress = {}
         for name, progress in rolling(self._store).items():
-            known, since = before.get(name, (progress, now))
-            self._progress[name] = (progress, since if known == progress else now)
+            furthest, since = before.get(name, (progress, now))
+            self._progress[name] = (progress, now) if progress > furthest else (furthest, since)
         return {name for name, (_, since) in self._progress.items() if now - since < STUCK_SECONDS}
 
     async def _tell(self, key: Key, action: Action) -> None:
@@ -288,8 +288,9 @@ async def _at_kafka(  # noqa: C901  one case per action
             assert_never(action)
 
 
-Progress = tuple[object, ...]
-"""Of a rollout; any other value is progress."""
+Progress = tuple[int, int]
+"""Pods of the new template that there are, and pods that are ready. Less of it is none: pods that come and go, or another edit each minute,
+would hold up everybody else for ever."""
 
 
 def rolling(store: Store) -> dict[tuple[str, str], Progress]:
@@ -299,14 +300,18 @@ def rolling(store: Store) -> dict[tuple[str, str], Progress]:
 
 
 def _progress(stateful_set: Manifest) -> Progress:
-    """Another edit is none: by one each minute, a set whose pods can't start would hold up everybody else for ever."""
+    """None before its controller has seen the new template: until then the status is about the former one."""
     status = stateful_set.get("status") or {}
-    return tuple(status.get(field) for field in ("updatedReplicas", "readyReplicas", "replicas"))
+    return (0, 0) if _behind(stateful_set) else (status.get("updatedReplicas", 0), status.get("readyReplicas", 0))
+
+
+def _behind(stateful_set: Manifest) -> bool:
+    observed = (stateful_set.get("status") or {}).get("observedGeneration", 0)
+    return bool(observed < stateful_set["metadata"].get("generation", 0))
 
 
 def _rolls(stateful_set: Manifest) -> tuple[bool]:
     """For `Store.by_index`."""
     status = stateful_set.get("status") or {}
-    behind = status.get("observedGeneration", 0) < stateful_set["metadata"].get("generation", 0)
     outdated = status.get("updatedReplicas", 0) < stateful_set["spec"].get("replicas", 1)
-    return (behind or (outdated and status.get("currentRevision") != status.get("updateRevision")),)
+    return (_behind(stateful_set) or (outdated and status.get("currentRevision") != status.get("updateRevision")),)
