@@ -7,6 +7,7 @@ import pytest
 from delayed_topics_operator.audits.reconcile.manifests import job_name
 from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.orphans import Sweeper
+from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.labels import MANAGED_BY
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.workers.reconcile.worker_sets import object_name
@@ -181,17 +182,22 @@ def test_what_a_tenant_has_under_the_name_of_a_child_is_left_and_in_nobodys_way(
 
 
 def test_jobs_that_go_by_themselves_and_those_of_audits_that_there_are_stay() -> None:
-    kept = job_name("kept", "u")
+    kept, held, freed = (job_name(name, "u") for name in ("kept", "held", "freed"))
     kube = Kubernetes(
         made("Job", AUDIT_NAMESPACE, kept, audit=kept),
+        made("Job", AUDIT_NAMESPACE, held, audit=held),
+        made("Job", AUDIT_NAMESPACE, freed, audit=freed),
         made("Job", AUDIT_NAMESPACE, "over", {"ttlSecondsAfterFinished": 60}, audit="over"),
         made("Job", AUDIT_NAMESPACE, "left", audit="left"),
         made("ConfigMap", AUDIT_NAMESPACE, "half-window", audit="half"),
     )
     store, clock = Store(), Clock()
-    store.put({"kind": "DelayedTopicAudit", "metadata": {"namespace": "shop", "name": "kept", "uid": "u"}})
+    for name in ("kept", "held", "freed"):
+        status = {} if name == "kept" else {"verdict": "Unknown"}
+        metadata = {"namespace": "shop", "name": name, "uid": "u", "finalizers": [FINALIZER] if name == "held" else []}
+        store.put({"kind": "DelayedTopicAudit", "metadata": metadata, "status": status})
     swept = sweeper(kube, store, clock)
     asyncio.run(swept.sweep())
     clock.now = 600
     asyncio.run(swept.sweep())
-    assert set(kube.deleted) == {("Job", "left"), ("ConfigMap", "half-window")}
+    assert set(kube.deleted) == {("Job", "left"), ("Job", freed), ("ConfigMap", "half-window")}

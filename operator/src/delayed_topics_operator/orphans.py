@@ -16,6 +16,7 @@ from delayed_topics_operator.audits.reconcile import manifests as audits
 from delayed_topics_operator.engine.context import ControllerContext
 from delayed_topics_operator.engine.installation import connection_of
 from delayed_topics_operator.errors import KubeError
+from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.labels import CONNECTION_LABEL, MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL
 from delayed_topics_operator.values.manifest import Manifest
@@ -82,9 +83,10 @@ class Sweeper:
                     yield Orphans(_owner("DelayedTopic", live), home, child_names(base))
 
     async def _of_audits(self) -> list[Orphans]:
-        """A Job with a time to live has had its verdict read; it goes by itself, and its window with it. Raises KubeError."""
+        """A Job with a time to live has had its verdict read; it goes by itself, and its window with it. An audit that has its verdict and
+        no finalizer any more has nothing. Raises KubeError."""
         home, labels = self._context.settings.audit_namespace, audits.SELECTOR_LABELS
-        metas = (audit["metadata"] for audit in self._context.store.all("DelayedTopicAudit"))
+        metas = (audit["metadata"] for audit in self._context.store.all("DelayedTopicAudit") if not _is_over(audit))
         known = {audits.job_name(meta["name"], meta["uid"]) for meta in metas}
         jobs = await self._context.kube.list_all("Job", home, labels=labels)
         windows = await self._context.kube.list_all("ConfigMap", home, labels=labels)
@@ -114,7 +116,8 @@ class Sweeper:
             metrics.ORPHANS.labels(action.kind).inc()
         for failure in outcome.failures:
             raise failure.error
-        await self._context.recorder.record(_gone(orphans.owner), _notice(orphans, actions))
+        how = "is gone" if self._context.store.get(*orphans.owner) is None else "is over"
+        await self._context.recorder.record(_gone(orphans.owner), _notice(orphans, actions, how))
 
 
 def _owner(kind: str, child: Manifest) -> Key:
@@ -138,7 +141,11 @@ def _gone(owner: Key) -> Manifest:
     }
 
 
-def _notice(orphans: Orphans, actions: Iterable[DeleteChild]) -> Notice:
+def _is_over(audit: Manifest) -> bool:
+    return "verdict" in (audit.get("status") or {}) and FINALIZER not in audit["metadata"].get("finalizers", ())
+
+
+def _notice(orphans: Orphans, actions: Iterable[DeleteChild], how: str) -> Notice:
     removed = ", ".join(f"{action.kind} {action.name}" for action in actions)
     kept = (
         ". Everything that it had in Kafka stays there, as with spec.deletionPolicy Retain"
@@ -146,7 +153,7 @@ def _notice(orphans: Orphans, actions: Iterable[DeleteChild]) -> Notice:
         else ""
     )
     message = (
-        f"{orphans.owner} is gone. Somebody had removed its finalizer, so that the operator could not clean up before. The "
+        f"{orphans.owner} {how}. Somebody had removed its finalizer, so that the operator could not clean up before. The "
         f"operator has now removed these objects in namespace {orphans.home}: {removed}{kept}"
     )
     return Notice(type="Warning", reason="OrphansRemoved", message=message, outlives_namespace=True)

@@ -23,6 +23,7 @@ from delayed_topics_operator.audits.reconcile.observation import (
 )
 from delayed_topics_operator.audits.reconcile.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.reconcile.steps import reconcile
+from delayed_topics_operator.connection.usage import runs
 from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import (
@@ -144,7 +145,7 @@ class AuditSimulation:
 
     def observe(self) -> AuditObservation:
         audit = parse("DelayedTopicAudit", copy.deepcopy(self.raw))
-        seen = FINALIZER in audit.metadata.finalizers
+        seen = FINALIZER in audit.metadata.finalizers or runs(self.raw)
         topic = self.topic_model() if self.topic else None
         return AuditObservation(
             now=self.now,

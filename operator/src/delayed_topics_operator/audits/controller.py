@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import Owner
-from delayed_topics_crds import DelayedTopic, DelayedTopicAudit, QuotaUsed, parse
+from delayed_topics_crds import DelayedTopic, DelayedTopicAudit, parse
 from delayed_topics_kafka.errors import KafkaCallError
 from pydantic import ValidationError
 
@@ -29,11 +29,12 @@ from delayed_topics_operator.audits.reconcile.observation import (
 )
 from delayed_topics_operator.audits.reconcile.plan import AuditAction, AuditPlan, Expire
 from delayed_topics_operator.audits.reconcile.steps import reconcile, refused, unseen
+from delayed_topics_operator.audits.reservations import Reservations
 from delayed_topics_operator.audits.turns import Turns
 from delayed_topics_operator.connection.controller import Connections
 from delayed_topics_operator.connection.reconcile.grants import LET_IN
 from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
-from delayed_topics_operator.connection.usage import Usage, Use
+from delayed_topics_operator.connection.usage import Usage, runs, use_of_audit
 from delayed_topics_operator.delayed_topic.reconcile.translate import connection_key, wanted
 from delayed_topics_operator.engine.context import ControllerContext
 from delayed_topics_operator.engine.execute import Owned
@@ -68,14 +69,16 @@ class Audits:
         self._usage = usage
         self._changed = changed
         self._turns = Turns(context.store)
+        self._reservations = Reservations(context.kube, usage)
 
     async def reconcile(self, key: Key) -> float | None:
         for _ in range(STEPS):
             raw = self._context.store.get(*key)
-            if raw is None or "verdict" in (raw.get("status") or {}):
-                self._usage.forget(key)
+            released = await self._reservations.release_former(key, raw)
             if raw is None:
-                return None
+                return None if released else self._context.settings.resync_seconds
+            if "verdict" in (raw.get("status") or {}):
+                self._reservations.release(raw)
             if self._terminating(key.namespace) and "deletionTimestamp" not in raw["metadata"]:
                 return self._context.settings.resync_seconds  # it will be, and nothing can be begun any more
             topic = self._context.store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
@@ -107,7 +110,7 @@ class Audits:
         """One that is over, or whose DelayedTopic is gone, is ended by the installation that began it, as long as that exists. Another one
         can't look into the namespace of its Job."""
         meta, installation = raw["metadata"], self._context.settings.namespace
-        began = installation_of(raw) if FINALIZER in meta.get("finalizers", ()) else None
+        began = installation_of(raw) if _is_held(raw) else None
         if (topic is None or "deletionTimestamp" in meta) and self._context.store.get("Namespace", "", began or ""):
             return began == installation
         return topic is None or serves(self._context.store, connection_of(topic), namespace=installation)
@@ -124,13 +127,14 @@ class Audits:
         warnings: tuple[Manifest, ...] = ()
         # A namespace that is being deleted takes what is in it along, and the operator's rights on it.
         gone = home == key.namespace and self._terminating(key.namespace)
-        if FINALIZER in audit.metadata.finalizers and self._context.tenants.may_audit(home) and not gone:
+        if _is_held(raw) and self._context.tenants.may_audit(home) and not gone:
             config_map = await self._context.kube.find("ConfigMap", home, window_name(name))
             secret = await self._context.kube.find("Secret", home, secret_name(name))
             spark = audit.spec.spark
             if mode_disabled(spark, spark_applications=self._context.settings.audit_spark_applications) is None:
                 job = await self._context.kube.find(spark.mode, home, name)
             if job is not None:
+                self._reservations.runs(raw, job)
                 pods, warnings = await pods_and_warnings(
                     self._context.kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1
                 )
@@ -144,10 +148,10 @@ class Audits:
             job_name=name,
             audit=audit,
             topic=topic,
-            barred=self._barred(key, audit, home),
+            barred=self._barred(key, raw, home),
             replaced=replaced,
             job_settings=self._job_settings(audit, topic, home, beginning=undecided and not ahead and job is None),
-            frozen=await self._begin(key, audit, topic, home)
+            frozen=await self._begin(raw, audit, topic, home)
             if undecided and topic and not begun and not ahead
             else None,
             ahead=ahead,
@@ -208,29 +212,29 @@ class Audits:
         cluster_wide = topic.spec.connection_ref.kind == "ClusterKafkaConnection"
         return self._context.settings.audit_namespace if cluster_wide else topic.metadata.namespace or ""
 
-    def _barred(self, key: Key, audit: DelayedTopicAudit, home: str) -> str | None:
-        if FINALIZER not in audit.metadata.finalizers or self._context.tenants.may_audit(home):
+    def _barred(self, key: Key, raw: Manifest, home: str) -> str | None:
+        if not _is_held(raw) or self._context.tenants.may_audit(home):
             return None
         if home != key.namespace:
             return (
                 f"the Job, the window and the Kafka credentials of this audit are in namespace {home}, which the operator must not enter "
                 f"any more. Either set the chart value audits.namespace to {home} until this audit is gone, or delete that namespace"
             )
-        if audit.metadata.deletion_timestamp is not None:
+        if "deletionTimestamp" in raw["metadata"]:
             return None  # all of it belongs to the audit, so Kubernetes removes it
         return f"this audit runs in namespace {home}, which the operator must not enter any more. To admit the namespace, {LET_IN}"
 
     async def _begin(
-        self, key: Key, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
+        self, raw: Manifest, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
     ) -> AuditWindow | Waiting | Unauditable | Refused:
         """Reserves the executors of the audit before it checks whether the audit can begin, and frees them if it can't."""
-        frozen = await self._frozen(key, audit, topic, home)
+        frozen = await self._frozen(raw, audit, topic, home)
         if not isinstance(frozen, AuditWindow):
-            self._usage.forget(key)
+            self._reservations.release(raw)
         return frozen
 
     async def _frozen(
-        self, key: Key, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
+        self, raw: Manifest, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
     ) -> AuditWindow | Waiting | Unauditable | Refused:
         if not self._context.tenants.may_audit(home):
             message = f"the operator does not run Jobs in namespace {home}. To admit the namespace, {LET_IN}"
@@ -243,11 +247,10 @@ class Audits:
         if isinstance(state, Unusable):
             return Waiting(reason=state.reason, message=state.message)
         assert link is not None, "the connection can be used"
-        use = Use(key, topic.metadata.name)
-        others = self._usage.others(use, connection, link.registry_read).executors
+        others = self._usage.others(use_of_audit(raw), connection, link.registry_read).executors
         if (full := no_room(audit.spec, site, others)) is not None:
             return Waiting(reason=Reason.GRANT_EXCEEDED, message=full)
-        self._usage.note(use, connection, QuotaUsed(executors=audit.spec.spark.executors))
+        self._reservations.reserve(raw, connection, audit.spec.spark.executors)
         owner = self._owner(topic)
         limit_ms, sample = audit.spec.max_lateness_ms, audit.spec.sample
         try:
@@ -352,3 +355,8 @@ def _topic(found: Manifest, *, deleting: bool) -> DelayedTopic | None:
         if not deleting:
             raise
         return None
+
+
+def _is_held(raw: Manifest) -> bool:
+    """Whether there may be something of it. Of one that has its verdict only by its finalizer, without which all of it is gone."""
+    return FINALIZER in raw["metadata"].get("finalizers", ()) or runs(raw)

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from delayed_topics_crds import parse
 from pydantic import ValidationError
 
+from delayed_topics_operator.connection.usage import runs
 from delayed_topics_operator.engine.store import Store
-from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.manifest import Manifest
 
 
@@ -60,5 +60,4 @@ def _may_begin(audit: Manifest) -> bool:
 def _place(audit: Manifest) -> tuple[bool, str, str]:
     """One that has begun comes before all others, then the oldest does."""
     meta = audit["metadata"]
-    begun = FINALIZER in meta.get("finalizers", ())
-    return not begun, str(meta.get("creationTimestamp") or ""), str(meta["name"])
+    return not runs(audit), str(meta.get("creationTimestamp") or ""), str(meta["name"])

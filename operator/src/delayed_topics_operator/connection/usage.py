@@ -26,7 +26,8 @@ from delayed_topics_operator.workers.reconcile.worker_sets import object_name
 
 
 class Use(NamedTuple):
-    """Who has something. `topic`: a resource that was deleted and made again may have kept the topics of the former."""
+    """Who has something. `resource`: of an audit with its UID as the name. `topic`: a resource that was deleted and made again may have
+    kept the topics of the former."""
 
     resource: Key
     topic: str
@@ -134,20 +135,28 @@ class Usage:
 
     def _executors(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, QuotaUsed]]:
         for audit in self._all("DelayedTopicAudit", namespace):
-            meta, of = audit["metadata"], audit["spec"]["delayedTopicRef"]["name"]
-            topic = self._context.store.get("DelayedTopic", meta["namespace"], of)
+            of = audit["spec"]["delayedTopicRef"]["name"]
+            topic = self._context.store.get("DelayedTopic", audit["metadata"]["namespace"], of)
             if runs(audit) and (topic is None or connection_of(topic) == connection):
                 executors = (audit["spec"].get("spark") or {}).get("executors", 0)
-                yield Use(Key("DelayedTopicAudit", meta["namespace"], meta["name"]), of), QuotaUsed(executors=executors)
+                yield use_of_audit(audit), QuotaUsed(executors=executors)
 
     def _all(self, kind: str, namespace: str | None) -> list[Manifest]:
         store = self._context.store
         return store.all(kind) if namespace is None else store.by_index(kind, namespaces, namespace)
 
 
+def use_of_audit(audit: Manifest) -> Use:
+    """By its UID: one that was made again under the same name runs beside the former one, if somebody took the finalizer off that."""
+    meta = audit["metadata"]
+    return Use(Key("DelayedTopicAudit", meta["namespace"], meta["uid"]), audit["spec"]["delayedTopicRef"]["name"])
+
+
 def runs(audit: Manifest) -> bool:
-    """Whether it has begun and has no verdict yet. Its finalizer is there before anything else."""
-    return FINALIZER in audit["metadata"].get("finalizers", ()) and "verdict" not in (audit.get("status") or {})
+    """Whether it has begun and has no verdict yet. Its finalizer is there before anything else, but somebody may have taken it off."""
+    status = audit.get("status") or {}
+    has_finalizer = FINALIZER in audit["metadata"].get("finalizers", ())
+    return "verdict" not in status and (has_finalizer or "jobName" in status or "windowConfigMap" in status)
 
 
 def _quota(namespace: str, limits: QuotaHard, used: QuotaUsed) -> NamespaceQuota:

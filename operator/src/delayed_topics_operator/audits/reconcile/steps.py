@@ -51,6 +51,8 @@ def reconcile(o: AuditObservation) -> AuditPlan:
         return _deleted(o)
     if o.audit.status.verdict is not None:
         return _concluded(o)
+    if not _has_finalizer(o) and (o.config_map is not None or o.job is not None):
+        return AuditPlan(actions=(_finalizer(o),))  # somebody has taken it off
     if o.topic is None:
         return _without_topic(o)
     if o.replaced:
@@ -114,8 +116,7 @@ def _begin(o: AuditObservation) -> AuditPlan:
         return AuditPlan(status=_status(o, waiting), wake_seconds=WAIT_SECONDS)
     match o.frozen:
         case AuditWindow() as window:
-            began = AddFinalizer(uid=o.audit.metadata.uid or "", installation=o.job_settings.installation)
-            add = () if _has_finalizer(o) else (began,)
+            add = () if _has_finalizer(o) else (_finalizer(o),)
             config_map = manifests.config_map(o, window)
             if (why := manifests.too_large(config_map)) is not None:
                 return _conclude(o, "Unknown", why)
@@ -262,9 +263,8 @@ def _is_kept(o: AuditObservation) -> bool:
 
 
 def _deleted(o: AuditObservation) -> AuditPlan:
-    if not _has_finalizer(o):
-        return AuditPlan()
-    return AuditPlan(actions=(*(_delete(child) for child in _children(o)), RemoveFinalizer()))
+    let_go = (RemoveFinalizer(),) if _has_finalizer(o) else ()
+    return AuditPlan(actions=(*(_delete(child) for child in _children(o)), *let_go))
 
 
 def _let_go(o: AuditObservation) -> tuple[AuditAction, ...]:
@@ -375,9 +375,9 @@ def _ended_at(o: AuditObservation) -> datetime | None:
 
 
 def _children(o: AuditObservation) -> tuple[Manifest, ...]:
-    """What has to be removed. A SparkApplication goes with its window."""
-    found = (o.job, o.secret, o.config_map)
-    return tuple(child for child in found if child is not None and not is_application(child))
+    """What has to be removed, and does not go yet. A SparkApplication goes with its window."""
+    found = (child for child in (o.job, o.secret, o.config_map) if child is not None and not is_application(child))
+    return tuple(child for child in found if "deletionTimestamp" not in child["metadata"])
 
 
 def _delete(child: Manifest) -> DeleteChild:
@@ -387,6 +387,10 @@ def _delete(child: Manifest) -> DeleteChild:
 
 def _place(child: Manifest | None) -> str | None:
     return f"{child['metadata']['namespace']}/{child['metadata']['name']}" if child else None
+
+
+def _finalizer(o: AuditObservation) -> AddFinalizer:
+    return AddFinalizer(uid=o.audit.metadata.uid or "", installation=o.job_settings.installation)
 
 
 def _has_finalizer(o: AuditObservation) -> bool:

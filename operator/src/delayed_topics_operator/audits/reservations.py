@@ -1,0 +1,60 @@
+"""The executors that audits take of the quota of their namespace: from before an audit begins until nothing of it runs any more."""
+
+from collections import defaultdict
+
+from delayed_topics_crds import QuotaUsed
+
+from delayed_topics_operator.connection.usage import Usage, Use, use_of_audit
+from delayed_topics_operator.errors import KubeRefused
+from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.manifest import Manifest
+
+
+class Reservations:
+    """Belongs to one event loop."""
+
+    def __init__(self, kube: Kube, usage: Usage) -> None:
+        self._kube = kube
+        self._usage = usage
+        self._runners = defaultdict[Key, dict[Use, Manifest | None]](dict)
+        """By audit, for each that had this name: what runs it, None before that was made."""
+
+    def reserve(self, audit: Manifest, connection: Key, executors: int) -> None:
+        use = use_of_audit(audit)
+        self._runners[_key(audit)].setdefault(use, None)
+        self._usage.note(use, connection, QuotaUsed(executors=executors))
+
+    def runs(self, audit: Manifest, runner: Manifest) -> None:
+        self._runners[_key(audit)][use_of_audit(audit)] = runner
+
+    def release(self, audit: Manifest) -> None:
+        """It can't begin, or has its verdict."""
+        use = use_of_audit(audit)
+        self._runners[_key(audit)].pop(use, None)
+        self._usage.forget(use.resource)
+
+    async def release_former(self, key: Key, audit: Manifest | None) -> bool:
+        """Releases what audits of this name had that are gone. `audit`: the one that there is now. Returns whether all of it is released:
+        if somebody took the finalizer off one that ran, it runs until the operator sweeps up. Raises KubeUnreachable."""
+        present, runners = use_of_audit(audit) if audit is not None else None, self._runners[key]
+        for use, runner in list(runners.items()):
+            if use != present and not await self._is_there(runner):
+                del runners[use]
+                self._usage.forget(use.resource)
+        if not runners:
+            del self._runners[key]
+        return not runners
+
+    async def _is_there(self, runner: Manifest | None) -> bool:
+        if runner is None:
+            return False
+        meta = runner["metadata"]
+        try:
+            return await self._kube.find(runner["kind"], meta["namespace"], meta["name"]) is not None
+        except KubeRefused:
+            return False  # the namespace lets the operator in no longer, so what is there is not the platform's
+
+
+def _key(audit: Manifest) -> Key:
+    return Key("DelayedTopicAudit", audit["metadata"]["namespace"], audit["metadata"]["name"])
