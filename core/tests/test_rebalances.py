@@ -268,6 +268,8 @@ def shuffled(random: Random, events: list[Event]) -> list[Event]:
         {"generation": 2, "places": "orders[0]"},
         {"generation": 2, "places": [None, 7, "orders", "orders[x]", "orders[0-999999999]"]},
         {"generation": True, "places": ["orders[0]"]},
+        {"generation": 2**31, "places": ["orders[0]"]},
+        {"generation": 10**30, "places": ["orders[0]"]},
     ],
 )
 def test_what_can_not_be_read_is_no_rebalance(told: Told, detail: dict[str, Any]) -> None:
@@ -280,6 +282,18 @@ def test_a_short_event_that_names_billions_of_partitions_is_read_no_further_than
     told.starts("a")
     told.add("assignment", "a", group="g", generation=1, places=["orders[0-99999]"] * 50_000)
     assert [moved for _, _, moved, *_ in shown(told)] == [MAX_PLACES]
+
+
+@pytest.mark.parametrize(("one", "other"), [(2**53, 0), (10**30, 0), (2**53 - 1, 1)])
+def test_counts_that_no_status_can_have_are_not_known(told: Told, one: int, other: int) -> None:
+    """The API server refused a status with one, and with it all else that it had to say."""
+    told.taken("revoked", {"a": (0, 1)}, in_flight=one)
+    told.taken("revoked", {"b": (2, 3)}, in_flight=other)
+    told.assigned(2, a=(2, 3), b=(0, 1))
+    told.add("rebalance", "a", change="caught-up", generation=2, delayed=one)
+    told.add("rebalance", "b", change="caught-up", generation=2, delayed=other)
+    latest = rebalances(told.events)[-1]
+    assert (latest.generation, latest.in_flight_records, latest.delayed_records) == (2, None, None)
 
 
 @pytest.mark.parametrize("session_timeout_ms", [-1, 1 << 64, "10"])

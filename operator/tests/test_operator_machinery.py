@@ -277,6 +277,13 @@ def test_alarms_are_raised_cleared_and_forgotten_with_their_worker() -> None:
     assert log.news("other").alarms == ()
 
 
+def test_half_a_character_in_an_alarm_is_replaced() -> None:
+    """Otherwise the status would never be as it was to be, and be written again and again."""
+    log = EventLog()
+    log.add(event("alarm", 1, reason="CommitMissing", message=json.loads('"a \\ud800 b"')))
+    assert [alarm.message for alarm in log.news("orders").alarms] == ["a ? b"]
+
+
 def test_replaced_producers_are_no_rebalance() -> None:
     log = EventLog()
     log.add(event("producers-replaced", 1, partitions=3))

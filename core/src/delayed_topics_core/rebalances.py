@@ -20,6 +20,10 @@ MAX_LIVES: Final = 1_000
 """Workers whose start, end or template is remembered: the latest."""
 MAX_TEMPLATE: Final = 63
 """Characters of a label's value."""
+MAX_GENERATION: Final = 2**31 - 1
+"""Kafka counts with 32 bits."""
+MAX_COUNT: Final = 2**53 - 1
+"""Of records. Anybody may have written an event, and a status with a larger number is refused as a whole, or read as another one."""
 PLACE_BYTES: Final = 200
 """Of a partition in a dictionary, about."""
 
@@ -83,11 +87,11 @@ class _Generation:
 
     def serve(self, event: Event) -> None:
         """A worker serves what it was assigned; after that it has caught up with it."""
-        member, delayed = event.member, event.detail.get("delayed")
+        member, delayed = event.member, _count(event.detail.get("delayed"))
         if event.detail.get("change") == "assigned":
             if member not in self.restarted or member not in self.served_at_ms:
                 self.served_at_ms[member] = event.at_ms
-        elif type(delayed) is int and delayed >= 0 and (member not in self.restarted or member not in self.delayed):
+        elif delayed is not None and (member not in self.restarted or member not in self.delayed):
             self.delayed[member] = delayed
 
 
@@ -126,8 +130,7 @@ class Rebalances:
                     found.serve(event)
             case "rebalance" if detail.get("change") in ("revoked", "lost"):
                 at_ms = event.at_ms if detail["change"] == "revoked" else None
-                in_flight = detail.get("in_flight")
-                told = in_flight if type(in_flight) is int and in_flight >= 0 else None
+                told = _count(detail.get("in_flight"))
                 for place in parse_places(detail.get("places")):
                     if self._give_up(place, event.member, _GivenUp(at_ms, told)):
                         told = None if told is None else 0
@@ -158,7 +161,7 @@ class Rebalances:
     def _assigned(self, event: Event) -> None:
         group, number = event.detail.get("group"), event.detail.get("generation")
         places = parse_places(event.detail.get("places"))
-        if type(number) is not int or number < 0 or not places:
+        if type(number) is not int or not 0 <= number <= MAX_GENERATION or not places:
             return
         newest = self._open[-1] if self._open else None
         restarted = newest is not None and number < newest.number and event.at_ms > newest.at_ms + RESTARTED_MS
@@ -254,8 +257,10 @@ class Rebalances:
             moved_partitions=len(moved),
             affected_workers=len(affected),
             unaffected_workers=len(everybody - affected),
-            in_flight_records=sum(in_flight) if all_told else None,
-            delayed_records=sum(this.delayed.values()) if this.delayed.keys() >= this.told_at_ms.keys() else None,
+            in_flight_records=_count(sum(in_flight)) if all_told else None,
+            delayed_records=_count(sum(this.delayed.values()))
+            if this.delayed.keys() >= this.told_at_ms.keys()
+            else None,
         )
 
     def _reason(
@@ -279,6 +284,11 @@ class Rebalances:
         """Those that stopped after the last of these, or what was before them, in which it was assigned something."""
         latest = _latest(member, generations)
         return self._left if latest is None else latest.left
+
+
+def _count(told: object) -> int | None:
+    """None: it is none that can be."""
+    return told if type(told) is int and 0 <= told <= MAX_COUNT else None
 
 
 def _template(event: Event) -> str:

@@ -98,13 +98,19 @@ class EventLog:
             self._bytes -= self._topics.pop(forgotten).bytes
 
     def _alarm(self, topic: _Topic, event: Event) -> None:
-        reason = str(event.detail.get("reason", ""))[:MAX_REASON]
-        message = str(event.detail.get("message", ""))[:MAX_MESSAGE]
+        reason = _text(event.detail.get("reason", ""), MAX_REASON)
+        message = _text(event.detail.get("message", ""), MAX_MESSAGE)
         if event.detail.get("raised", True):
             topic.alarms[event.member, reason] = RaisedAlarm(member=event.member, reason=reason, message=message)
             _keep_latest(topic.alarms, MAX_ALARMS)
         else:
             topic.alarms.pop((event.member, reason), None)
+
+
+def _text(told: object, most: int) -> str:
+    """Without halves of characters, which JSON can name: the API server writes another one for each, so that a status with one never is as
+    it was to be."""
+    return str(told)[:most].encode(errors="replace").decode()
 
 
 def _keep_latest(entries: dict[K, V], most: int) -> None:
