@@ -85,6 +85,30 @@ def test_what_shared_workers_lack_is_said_of_all_who_share_them() -> None:
     )
 
 
+def test_while_the_connection_can_not_be_used_the_group_and_the_workers_are_those_that_were_known_last() -> None:
+    """The status had the group of workers of its own, of which there were none."""
+    simulation = served()
+    before = dict(simulation.raw["status"])
+    simulation.connection = Unusable(reason=Reason.KAFKA_UNREACHABLE, message="no answer", since=simulation.now)
+    simulation.settle()
+    assert simulation.condition(Condition.READY).reason == Reason.KAFKA_UNREACHABLE
+    for field in ("group", "workers"):
+        assert simulation.raw["status"][field] == before[field]
+
+
+def test_while_the_connection_can_not_be_used_own_workers_are_shown_as_they_are() -> None:
+    simulation = Simulation.serving(workers={"replicas": 2})
+    simulation.connection = Unusable(reason=Reason.KAFKA_UNREACHABLE, message="no answer", since=simulation.now)
+    simulation.children["StatefulSet", simulation.name]["status"]["readyReplicas"] = 1
+    simulation.settle()
+    workers = simulation.raw["status"]["workers"]
+    assert (workers["replicas"], workers["readyReplicas"], simulation.raw["status"]["group"]) == (
+        2,
+        1,
+        "delayedtopics.orders",
+    )
+
+
 def test_alarms_of_the_shared_workers_are_those_of_this_topic_and_so_are_partitions() -> None:
     simulation = served()
     assigned(simulation)

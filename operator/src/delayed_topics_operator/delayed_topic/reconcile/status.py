@@ -50,7 +50,7 @@ def of(o: Observation, said: Conditions) -> DelayedTopicStatus:
         consume_from=names.ready,
         dead_letter_to=names.dead_letter,
         delays=",".join(in_units(seconds) for seconds in o.wanted.layout.delay_seconds),
-        group=o.group,
+        group=o.group if kafka is not None else before.group or o.group,
         layout=_layout(registered) if registered else before.layout,
         topics=_topics(o, kafka) if kafka and claimed else before.topics,
         workers=_workers(o),
@@ -183,6 +183,9 @@ def _topics(o: Observation, kafka: KafkaView) -> tuple[TopicStatus, ...]:
 
 
 def _workers(o: Observation) -> WorkersStatus:
+    before = o.subject.status.workers
+    if o.kafka is None and before is not None and before.shared:
+        return before  # while the connection can't be used, nothing says how its workers are
     shared = o.connection.shared if isinstance(o.connection, Usable) and o.shares_workers else None
     if shared is not None:
         return WorkersStatus(
