@@ -328,6 +328,18 @@ def test_names_of_objects_are_short_legal_and_different(name: str) -> None:
         assert made_name.replace("-", "").isalnum()
 
 
+TERMS = {"terms": [{"topologyKey": "zone", "namespaces": [name]} for name in ("a", "b")]}
+PORTS = {"ports": [{"name": name, "containerPort": 53, "protocol": name.upper()} for name in ("tcp", "udp")]}
+
+
+def test_several_affinity_terms_of_one_topology_key_are_applied_once() -> None:
+    """They never counted as applied, and so the operator applied them again and again."""
+    terms = [{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": app}}} for app in ("a", "b")]
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    simulation = Simulation.serving(workers={"template": {"affinity": affinity}})
+    assert reconcile(simulation.observe()).actions == ()
+
+
 @pytest.mark.parametrize(
     ("wanted", "live", "path"),
     [
@@ -343,6 +355,11 @@ def test_names_of_objects_are_short_legal_and_different(name: str) -> None:
         ({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "A", "value": "2"}]}, ".env[0].value"),
         ({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "B", "value": "1"}]}, ".env[0].name"),
         ({"keys": [{"key": "a"}]}, {"keys": [{"key": "a"}, {"key": "b"}]}, ".keys"),
+        (TERMS, TERMS, None),
+        (TERMS, {"terms": [*reversed(TERMS["terms"])]}, ".terms[0].namespaces[0]"),
+        (PORTS, {"ports": [*reversed(PORTS["ports"])]}, None),
+        ({"ports": PORTS["ports"][:1]}, PORTS, None),
+        ({"ports": PORTS["ports"][1:]}, PORTS, None),
     ],
 )
 def test_drift_is_what_was_applied_and_is_otherwise_now(wanted: Any, live: Any, path: str | None) -> None:

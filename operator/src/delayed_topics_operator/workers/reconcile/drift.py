@@ -10,7 +10,8 @@ from typing import Any
 from delayed_topics_operator.values.quantity import quantity
 
 MERGE_KEYS = ("uid", "mountPath", "containerPort", "topologyKey", "name", "port")
-"""What Kubernetes tells the entries of a list of objects apart by; the first that all entries have."""
+"""What Kubernetes tells the entries of a list of objects apart by; the first that all entries have, each with another value. Entries
+without one are compared in their order, as those of affinity are: two terms may have one topologyKey."""
 
 
 def drifted(wanted: Any, live: Any, path: str = "") -> str | None:
@@ -50,16 +51,22 @@ def drifted(wanted: Any, live: Any, path: str = "") -> str | None:
 
 
 def _merge_key(wanted: Sequence[Any]) -> str | None:
-    return next((key for key in MERGE_KEYS if wanted and all(isinstance(w, dict) and key in w for w in wanted)), None)
+    return next((key for key in MERGE_KEYS if wanted and _tells_apart(key, wanted)), None)
+
+
+def _tells_apart(key: str, wanted: Sequence[Any]) -> bool:
+    values = [entry[key] for entry in wanted if isinstance(entry, dict) and key in entry]
+    return len({str(value) for value in values}) == len(wanted)
 
 
 def _drifted_by(key: str, wanted: Sequence[Any], live: Sequence[Any], path: str) -> str | None:
-    """Entries that others added (a sidecar, a variable) can't be taken away by applying, and are left."""
-    found = {entry[key]: entry for entry in live if isinstance(entry, dict) and key in entry}
-    return next(
-        (at for i, entry in enumerate(wanted) if (at := drifted(entry, found.get(entry[key], {}), f"{path}[{i}]"))),
-        None,
-    )
+    """Entries that others added (a sidecar, a variable) can't be taken away by applying, and are left, also beside one of ours."""
+    for i, entry in enumerate(wanted):
+        same = [found for found in live if isinstance(found, dict) and found.get(key) == entry[key]]
+        at = [drifted(entry, found, f"{path}[{i}]") for found in same or ({},)]
+        if None not in at:
+            return at[0]
+    return None
 
 
 def _empty(value: Any) -> bool:
