@@ -10,8 +10,8 @@ endif
 .PHONY: cluster images install-chart
 cluster: install-chart ## the cluster with the operator and an evaluation Kafka in it
 
-images: cluster-up ## build what has changed of our images, and put it onto the cluster
-	@.venv/bin/devcluster load operator worker audit kafka
+images: cluster-up ## build what has changed of our images, put it onto the cluster, and name it in build/images.yaml for the chart
+	@.venv/bin/devcluster load --values build/images.yaml operator worker audit kafka
 
 install-chart: images ## install the chart from this work tree, or bring what is installed up to date
 	@mk/install-chart $(HELM) $(KUBECTL)

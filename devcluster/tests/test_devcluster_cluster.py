@@ -11,7 +11,6 @@ import pytest
 from delayed_topics_devcluster.cluster import cluster_folders
 from delayed_topics_devcluster.context import Cluster
 from delayed_topics_devcluster.errors import CommandFailedError
-from delayed_topics_devcluster.images import image_name
 from delayed_topics_devcluster.processes import Process
 from delayed_topics_devcluster.waiting import wait_until
 
@@ -38,9 +37,9 @@ print(u.urlopen(ask, context=trust, timeout=10).status)
 class Namespace:
     """kubectl in one namespace."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Cluster, name: str, image: str) -> None:
         self._cluster = cluster
-        self.name = name
+        self.name, self.image = name, image
 
     def kubectl(self, *arguments: str, text_in: str | None = None) -> str:
         return self._cluster.kubectl("--namespace", self.name, *arguments, text_in=text_in)
@@ -56,15 +55,15 @@ class Namespace:
 @pytest.fixture(scope="module")
 def namespace(cluster: Cluster) -> Iterator[Namespace]:
     """A namespace that takes restricted pods only, with one that serves HTTP as `web:8000`."""
-    cluster.load("worker")
+    image = cluster.load("worker")
     name = f"devcluster-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("create", "namespace", name)
     try:
         cluster.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
-        made = Namespace(cluster, name)
+        made = Namespace(cluster, name, image)
         service = {"selector": {"app": "web"}, "ports": [{"port": 8000}]}
         made.apply(
-            pod("web", ANSWERS),
+            pod("web", image, ANSWERS),
             {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": service},
         )
         made.kubectl("wait", "pod/web", "--for=condition=Ready", "--timeout=60s")
@@ -73,10 +72,10 @@ def namespace(cluster: Cluster) -> Iterator[Namespace]:
         cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
-def pod(name: str, script: str) -> dict[str, Any]:
+def pod(name: str, image: str, script: str) -> dict[str, Any]:
     container = {
         "name": "main",
-        "image": image_name("worker"),
+        "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "-u", "-c", script],
         "securityContext": {
@@ -117,14 +116,14 @@ def test_a_restricted_pod_runs_confined(namespace: Namespace) -> None:
 
 
 def test_a_pod_that_is_not_restricted_is_refused(namespace: Namespace) -> None:
-    privileged = pod("privileged", "")
+    privileged = pod("privileged", namespace.image, "")
     privileged["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     with pytest.raises(CommandFailedError, match='violates PodSecurity "restricted:latest"'):
         namespace.apply(privileged)
 
 
 def test_a_pod_reaches_a_service_by_name_also_its_own(namespace: Namespace) -> None:
-    namespace.apply(pod("asks", f"import time\n{ASK_SERVICE}\ntime.sleep(600)"))
+    namespace.apply(pod("asks", namespace.image, f"import time\n{ASK_SERVICE}\ntime.sleep(600)"))
     namespace.kubectl("wait", "pod/asks", "--for=condition=Ready", "--timeout=60s")
     wait_until(lambda: "served" in namespace.kubectl("logs", "asks"), what="the service answers")
     assert namespace.python("web", ASK_SERVICE) == "served", "a service of a pod, asked by that pod"

@@ -7,21 +7,31 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
+from delayed_topics_devcluster.cli import main
 from delayed_topics_devcluster.context import Cluster, ForeignCluster, LocalCluster, current_cluster
 from delayed_topics_devcluster.errors import PreconditionError
 
 DEVCLUSTER = Path(sys.executable).parent / "devcluster"
 
+FIRST_ID, SECOND_ID = "1" * 64, "2" * 64
 SHOW_CONTEXT = 'for last; do :; done; [ ! -d "$last" ] || find "$last"'
 
 
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `docker` that writes down how it was called, and into `shown` what it was given: afterwards another process may build."""
+    """A `docker` that writes down how it was called, and into `shown` what it was given: afterwards another process may build.
+
+    The id of what it builds is in `id`.
+    """
     calls, shown = tmp_path / "calls", tmp_path / "shown"
     calls.touch()
+    (tmp_path / "id").write_text(f"sha256:{FIRST_ID}")
     docker = tmp_path / "docker"
-    docker.write_text(f'#!/bin/sh\necho "$(basename "$0") $@" >> {calls}\n{SHOW_CONTEXT} >> {shown}\n')
+    docker.write_text(
+        f'#!/bin/sh\necho "$(basename "$0") $@" >> {calls}\n{SHOW_CONTEXT} >> {shown}\n'
+        f'for word; do case "$word" in --iidfile=*) cp {tmp_path}/id "${{word#*=}}";; esac; done\n'
+    )
     docker.chmod(0o755)
     (tmp_path / "load-it").symlink_to(docker)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -46,9 +56,10 @@ def test_images_that_are_there_already_are_not_built(recorder: Path) -> None:
 def test_images_are_built_and_handed_to_the_loader(recorder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOAD", "load-it docker-image")
     ForeignCluster("kind-kind").load("worker")
-    build, load = recorder.read_text().splitlines()
-    assert build.startswith("docker build --tag=delayed-topics/worker:dev /")
-    assert load == "load-it docker-image delayed-topics/worker:dev"
+    build, tag, load = recorder.read_text().splitlines()
+    assert build.startswith("docker build --iidfile=/")
+    assert tag == f"docker tag {FIRST_ID} delayed-topics/worker:dev-1111111111111111"
+    assert load == "load-it docker-image delayed-topics/worker:dev-1111111111111111"
     context = {
         Path(line).relative_to(build.split()[-1]) for line in recorder.with_name("shown").read_text().splitlines()
     }
@@ -60,11 +71,35 @@ def test_images_are_built_and_handed_to_the_loader(recorder: Path, monkeypatch: 
 def test_images_are_pushed_to_a_registry(recorder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IMAGE_REGISTRY", "registry.example.com/team")
     monkeypatch.setenv("BASE_IMAGE", "registry.example.com/python:3.11")
-    ForeignCluster("kind-kind").load("worker")
-    build, push = recorder.read_text().splitlines()
-    assert "--tag=registry.example.com/team/worker:dev" in build
+    pushed = ForeignCluster("kind-kind").load("worker")
+    assert pushed == "registry.example.com/team/worker:dev-1111111111111111"
+    build, tag, push = recorder.read_text().splitlines()
     assert "--build-arg=BASE_IMAGE=registry.example.com/python:3.11" in build
-    assert push == "docker push registry.example.com/team/worker:dev"
+    assert tag == f"docker tag {FIRST_ID} {pushed}"
+    assert push == f"docker push {pushed}"
+
+
+@pytest.mark.process
+def test_the_values_for_the_chart_name_other_images_once_something_has_changed(
+    recorder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTEXT", "kind-kind")
+    monkeypatch.setenv("IMAGE_REGISTRY", "127.0.0.1:5000/team")
+    file = recorder.with_name("build") / "images.yaml"
+
+    def built() -> dict[str, dict[str, str]]:
+        CliRunner().invoke(main, ["load", "--values", str(file), "operator", "worker"], catch_exceptions=False)
+        images: dict[str, dict[str, str]] = yaml.safe_load(file.read_text())["images"]
+        return images
+
+    first = built()
+    recorder.with_name("id").write_text(f"sha256:{SECOND_ID}")
+    second = built()
+    assert first["worker"] == {"repository": "127.0.0.1:5000/team/worker", "tag": f"dev-{FIRST_ID[:16]}"}
+    assert second == {
+        name: {"repository": f"127.0.0.1:5000/team/{name}", "tag": f"dev-{SECOND_ID[:16]}"}
+        for name in ("operator", "worker")
+    }
 
 
 def test_others_clusters_are_not_broken_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:

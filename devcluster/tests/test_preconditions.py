@@ -4,6 +4,8 @@ In one file, whose tests run one after the other: one shows the whole machine a 
 """
 
 import os
+import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +14,11 @@ from pathlib import Path
 import pytest
 from delayed_topics_devcluster import cluster
 from delayed_topics_devcluster.errors import PreconditionError
+from delayed_topics_devcluster.images import IMAGES, make_context
 from delayed_topics_devcluster.kafka import kafka_jars
 from delayed_topics_devcluster.namespace import Namespace
+from delayed_topics_devcluster.paths import IMAGE_SOURCES
+from delayed_topics_devcluster.preconditions import PYTHON_OF_IMAGES
 from delayed_topics_devcluster.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -77,6 +82,34 @@ def test_without_rust(bare: dict[str, str], said: str | None) -> None:
         f"Error: Rust 1.74 or later is needed to build the relay's engine ({said or 'no cargo in PATH'})"
     )
     assert "cargo-web and rustc-web on Debian 12" in line
+
+
+@pytest.mark.parametrize(
+    ("python", "libc", "shown"),
+    [
+        ((3, 13, 1), ("glibc", "2.36"), "with glibc 2.36"),
+        ((3, 11, 2), ("glibc", "2.41"), "with glibc 2.41"),
+        ((3, 11, 2), ("", ""), "with no glibc"),
+    ],
+)
+def test_images_are_not_built_with_wheels_that_they_would_refuse(
+    python: tuple[int, int, int], libc: tuple[str, str], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BASE_IMAGE", raising=False)
+    monkeypatch.setattr(sys, "version_info", python)
+    monkeypatch.setattr(platform, "libc_ver", lambda: libc)
+    with pytest.raises(PreconditionError, match=shown) as refused:
+        make_context("worker")
+    assert "Debian 12 with its own Python" in refused.value.message
+
+
+def test_the_python_that_is_asked_for_is_that_of_the_images() -> None:
+    bases = {
+        re.search(r"^ARG BASE_IMAGE=(.+)$", (IMAGE_SOURCES / name / "Dockerfile").read_text(), re.M)
+        for name, recipe in IMAGES.items()
+        if recipe.distribution
+    }
+    assert {base and base[1] for base in bases} == {f"python:{'.'.join(map(str, PYTHON_OF_IMAGES))}-slim-bookworm"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gets past the check for root")

@@ -15,8 +15,9 @@ from delayed_topics_devcluster.crash import crash as kill_everything
 from delayed_topics_devcluster.engine import engine_environment, engine_wheel
 from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_devcluster.go_tools import TOOLS, go_tool
-from delayed_topics_devcluster.images import IMAGES, build_archive
+from delayed_topics_devcluster.images import IMAGES, build_archive, chart_values
 from delayed_topics_devcluster.paths import ENGINE_SOURCE
+from delayed_topics_devcluster.progress import say
 from delayed_topics_devcluster.release import publish as publish_release
 from delayed_topics_devcluster.release import release as make_release
 
@@ -119,10 +120,18 @@ def publish(folder: Path) -> None:
 
 @main.command()
 @click.argument("images", nargs=-1, required=True)
-def load(images: tuple[str, ...]) -> None:
+@click.option(
+    "--values",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write values for the chart there that name the images.",
+)
+def load(images: tuple[str, ...], values: Path | None) -> None:
     """Put images onto the cluster: names of ours (built if need be), or archives."""
-    for image in images:
-        current_cluster().load(image)
+    loaded = {image: current_cluster().load(image) for image in images}
+    if values:
+        values.parent.mkdir(parents=True, exist_ok=True)
+        values.write_text(chart_values(loaded))
+        say(f"{values} names the images for the chart: helm upgrade --install … --values {values}")
 
 
 @main.command()

@@ -1,18 +1,20 @@
 """The cluster that commands and tests work on: the local one, or with CONTEXT=name that context of the kubeconfig.
 
-Someone else's cluster needs no root, no Go and no Java here. Its images come from where it gets its images:
+Someone else's cluster needs no root and no Go here, and no Java unless images are built. It gets its images so:
 
     (neither)                         they are there already; nothing is built
     LOAD="kind load docker-image"     built with docker, then handed to that command by name; without docker built
                                       with buildah, and handed over as a docker-archive
     IMAGE_REGISTRY=registry/path      built with docker or buildah, and pushed there
 
-Both build from the same Dockerfiles; BASE_IMAGE replaces the base that they name.
+Both build from the same Dockerfiles; BASE_IMAGE replaces the base that they name. What is built has its content in its tag, so
+that the chart's values name something else once it has changed.
 """
 
 import os
 import shlex
 import shutil
+import tempfile
 from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +30,9 @@ from delayed_topics_devcluster.progress import step
 
 __all__ = ["Cluster", "ForeignCluster", "LocalCluster", "WithTools", "current_cluster"]
 
+ID_DIGITS = 16
+"""Of the id of an image that its tag has."""
+
 
 class Cluster(Protocol):
     """What is the same for both kinds."""
@@ -42,8 +47,8 @@ class Cluster(Protocol):
     def down(self) -> None:
         """Remove it, if it is ours."""
 
-    def load(self, image: str) -> None:
-        """Put an image there: one of ours by its name (`worker`), or an archive."""
+    def load(self, image: str) -> str:
+        """Put an image there: one of ours by its name (`worker`), or an archive. Returns what manifests call it, or the archive."""
 
     def kubectl(self, *arguments: str | Path, text_in: str | None = None) -> str:
         """Run kubectl to its end and return what it printed. Raises CommandFailedError."""
@@ -88,11 +93,13 @@ class LocalCluster(WithTools):
     def down(self) -> None:
         cluster.down()
 
-    def load(self, image: str) -> None:
-        if image in IMAGES:
-            cluster.load(build_archive(image))
-        else:
+    def load(self, image: str) -> str:
+        if image not in IMAGES:
             cluster.import_image(_archive(image))
+            return image
+        built = build_archive(image)
+        cluster.load(built)
+        return built.name
 
     def require_mine(self) -> None:
         return
@@ -129,23 +136,25 @@ class ForeignCluster(WithTools):
     def down(self) -> None:
         """Nothing: it is not ours to end."""
 
-    def load(self, image: str) -> None:
+    def load(self, image: str) -> str:
+        """The tag is another for each content: pods that have the image are made anew only where its name has changed."""
         loader, registry = shlex.split(os.environ.get("LOAD", "")), os.environ.get("IMAGE_REGISTRY")
         if image not in IMAGES:
             if loader:
                 run(*loader, _archive(image))
-            return
+            return image
         if registry:
-            _build(image)
-            with step(f"pushing {image_name(image)}"):
-                run(_builder(), "push", image_name(image))
-        elif loader:
-            with step(f"loading {image_name(image)} with {' '.join(loader)}"):
-                if _builder() == "docker":
-                    _build(image)
-                    run(*loader, image_name(image))
-                else:
-                    run(*loader, build_archive(image).archive)
+            built = _build(image)
+            with step(f"pushing {built}"):
+                run(_builder(), "push", built)
+            return built
+        if not loader:
+            return image_name(image)
+        archive = None if _builder() == "docker" else build_archive(image, tagged_by_content=True)
+        built = archive.name if archive else _build(image)
+        with step(f"loading {built} with {' '.join(loader)}"):
+            run(*loader, archive.archive if archive else built)
+        return built
 
     def require_mine(self) -> None:
         if os.environ.get("I_OWN_THIS_CLUSTER") != "1":
@@ -176,11 +185,17 @@ def _archive(name: str) -> Path:
     return Path(name).resolve()
 
 
-def _build(image: str) -> None:
+def _build(image: str) -> str:
+    """Build an image, and return the name that it then has: its tag is the beginning of its id."""
     base = os.environ.get("BASE_IMAGE")
     base_argument = [f"--build-arg=BASE_IMAGE={base}"] if base else []
-    with locked("images"), step(f"building {image_name(image)} with {_builder()}"):
-        run(_builder(), "build", f"--tag={image_name(image)}", *base_argument, make_context(image))
+    with locked("images"), tempfile.TemporaryDirectory() as folder, step(f"building {image} with {_builder()}"):
+        written = Path(folder, "id")
+        run(_builder(), "build", f"--iidfile={written}", *base_argument, make_context(image))
+        found = written.read_text().strip().removeprefix("sha256:")
+        built = image_name(image, content=found[:ID_DIGITS])
+        run(_builder(), "tag", found, built)
+    return built
 
 
 def _builder() -> str:

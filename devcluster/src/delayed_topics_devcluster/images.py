@@ -7,8 +7,11 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
 
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.errors import DevclusterError
@@ -16,10 +19,20 @@ from delayed_topics_devcluster.kafka import kafka_jars
 from delayed_topics_devcluster.locks import locked
 from delayed_topics_devcluster.packages import install_for_images
 from delayed_topics_devcluster.paths import IMAGE_SOURCES, REPOSITORY, cache_dir
+from delayed_topics_devcluster.preconditions import require_python_of_images
 from delayed_topics_devcluster.progress import step
 from delayed_topics_devcluster.wheels import own_wheels, third_party_wheels
 
-__all__ = ["IMAGES", "BuiltImage", "build_archive", "build_layout", "image_name", "image_registry", "make_context"]
+__all__ = [
+    "IMAGES",
+    "BuiltImage",
+    "build_archive",
+    "build_layout",
+    "chart_values",
+    "image_name",
+    "image_registry",
+    "make_context",
+]
 
 DEBIAN_SUITE = "bookworm"
 EPOCH_SECONDS = 315_532_800
@@ -57,19 +70,26 @@ def image_registry() -> str:
     return (os.environ.get("IMAGE_REGISTRY") or "delayed-topics").rstrip("/")
 
 
-def image_name(name: str) -> str:
-    """What manifests call the image."""
+def image_name(name: str, *, content: str = "") -> str:
+    """What manifests call the image: with the tag `dev`, or `dev-CONTENT`, which is never read as a number in YAML."""
     _recipe(name)
-    return f"{image_registry()}/{name}:dev"
+    return f"{image_registry()}/{name}:dev" + (f"-{content}" if content else "")
 
 
-def build_archive(name: str) -> BuiltImage:
+def chart_values(images: Mapping[str, str]) -> str:
+    """The chart's values, as YAML, that name these images: `registry/path/worker:tag` by `worker`."""
+    parts = {name: image.rpartition(":") for name, image in images.items()}
+    return str(yaml.safe_dump({"images": {name: {"repository": r, "tag": t} for name, (r, _, t) in parts.items()}}))
+
+
+def build_archive(name: str, *, tagged_by_content: bool = False) -> BuiltImage:
     """Build an image with buildah on a base of Debian packages, if anything of it has changed.
 
-    About 60 s the first time (base), 5 s after a change of our own code, less than a second unchanged.
+    About 60 s the first time (base), 5 s after a change of our own code, less than a second unchanged. Its tag is `dev`,
+    unless its content is to be in it.
     """
     with locked("images"):
-        return _build_archive(name)
+        return _build_archive(name, tagged_by_content=tagged_by_content)
 
 
 def build_layout(name: str, folder: Path, *, tag: str) -> str:
@@ -83,13 +103,14 @@ def build_layout(name: str, folder: Path, *, tag: str) -> str:
     return str(manifest["digest"])
 
 
-def _build_archive(name: str) -> BuiltImage:
+def _build_archive(name: str, *, tagged_by_content: bool) -> BuiltImage:
     recipe = _recipe(name)
     base = _base_archive(recipe.base)
     context = make_context(name)
     key = _digest(context, base.name)
-    archive = cache_dir("images") / f"{name}-{key}.tar"
-    built = BuiltImage(name=image_name(name), archive=archive)
+    folder = cache_dir("images", *(["tagged"] if tagged_by_content else []))
+    archive = folder / f"{name}-{key}.tar"
+    built = BuiltImage(name=image_name(name, content=key if tagged_by_content else ""), archive=archive)
     if not archive.exists():
         with step(f"building image {built.name}"):
             install_for_images()
@@ -102,6 +123,8 @@ def _build_archive(name: str) -> BuiltImage:
 def make_context(name: str) -> Path:
     """The folder that the image is built from: images/NAME, and wheels and jars as its Dockerfile expects them."""
     recipe = _recipe(name)
+    if recipe.distribution:
+        require_python_of_images()
     context = cache_dir("contexts") / name
     shutil.rmtree(context, ignore_errors=True)
     shutil.copytree(IMAGE_SOURCES / name, context)

@@ -1,16 +1,29 @@
 """What the machine must have because this project can't bring it along, each checked with one line that says what to do."""
 
 import os
+import platform
 import re
 import shutil
 import subprocess
+import sys
 
 from delayed_topics_devcluster.errors import PreconditionError
 
-__all__ = ["require_go", "require_java", "require_maven", "require_root"]
+__all__ = [
+    "PYTHON_OF_IMAGES",
+    "require_go",
+    "require_java",
+    "require_java_compiler",
+    "require_maven",
+    "require_python_of_images",
+    "require_root",
+]
 
 GO_AT_LEAST = (1, 24)
 JAVA_AT_LEAST = 17
+PYTHON_OF_IMAGES = (3, 11)
+GLIBC_OF_IMAGES = (2, 36)
+"""Of `python:3.11-slim-bookworm` and of the base that is made here, which are both Debian 12."""
 
 
 def require_root() -> None:
@@ -29,6 +42,20 @@ def require_go() -> None:
         raise PreconditionError(
             f"Go 1.24 or later is needed to build Kubernetes ({found or 'no go in PATH'}): install it and put it into"
             " PATH, or set CONTEXT=name to use a cluster of your kubeconfig."
+        )
+
+
+def require_python_of_images() -> None:
+    """The wheels in an image are made on this machine. With BASE_IMAGE, whoever chose it has seen to its Python."""
+    name, version = platform.libc_ver()
+    glibc = tuple(map(int, version.split("."))) if name == "glibc" else None
+    if glibc is not None and os.environ.get("BASE_IMAGE"):
+        return
+    if sys.version_info[:2] != PYTHON_OF_IMAGES or glibc is None or glibc > GLIBC_OF_IMAGES:
+        raise PreconditionError(
+            f"The images have Python 3.11 and glibc 2.36. Wheels of this machine, which has Python {platform.python_version()}"
+            f" on {platform.system()} with {f'glibc {version}' if glibc else 'no glibc'}, do not fit: build the images on"
+            " Debian 12 with its own Python, or on Linux for a base that fits, with BASE_IMAGE=name."
         )
 
 
