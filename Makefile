@@ -20,11 +20,11 @@ lock: | $(UV) ## resolve all dependencies anew into requirements.lock
 	@$(UV) export --quiet --frozen --all-packages --all-extras --no-emit-workspace --no-header --output-file requirements.lock
 
 $(UV):
-	@echo "== installing uv into $(CACHE)/uv"
+	@echo "== installing uv into $(CACHE)/uv" >&2
 	@python3 -m venv $(CACHE)/uv && $(CACHE)/uv/bin/pip install --quiet 'uv>=0.8,<1'
 
 .venv/.synced: requirements.lock $(MEMBERS:=/pyproject.toml) | $(UV)
-	@echo "== installing the Python packages of requirements.lock into .venv"
+	@echo "== installing the Python packages of requirements.lock into .venv" >&2
 	@test -d .venv || $(UV) venv --quiet .venv
 	@$(UV) pip sync --quiet --require-hashes requirements.lock
 	@$(UV) pip install --quiet --no-deps $(addprefix -e ./,$(MEMBERS))

@@ -11,7 +11,7 @@ FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """A code block. `flags` are the words behind the language: `apply`, `make`, `file=NAME`."""
+    """A code block. `flags` are the words behind the language: `values`, `make`, `file=NAME`."""
 
     document: Path
     line: int

@@ -2,12 +2,13 @@
 
 | block | what happens |
 |---|---|
-| `yaml file=NAME` | written to NAME, accepted by the API server; with `apply` really applied |
-| `yaml file=NAME values` | written to NAME, values for the chart that the next block uses |
-| `bash` | run, with kubectl, helm, Kafka's console tools, KUBECONFIG and KAFKA_BOOTSTRAP at hand |
+| `yaml file=NAME` | written to NAME, accepted by the API server; the page applies it where it needs it |
+| `yaml file=NAME values` | written to NAME, values for the chart that a later block uses |
+| `bash` | run in a shell that has evaluated what `make env` prints, as docs/shell.md says |
 | `bash elsewhere` | not run: it needs a registry or a machine of the reader's, see `charts/tests/test_chart_documents.py` |
 | `bash make` | its make targets exist and could be made (`make -n`): they contain this very test |
-| `python`, `java` | run, with the bootstrap servers given |
+| `python` | run in that shell |
+| `python file=NAME`, `java file=NAME` | written to NAME, which a later block runs |
 | `text` | output to look at |
 """
 
@@ -21,7 +22,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from delayed_topics_devcluster.kafka import kafka_jars
 from delayed_topics_operator import metrics as _operator_metrics  # noqa: F401  # registers what the operator exports
 from delayed_topics_worker.metrics import Metrics as WorkerMetrics
 from prometheus_client import REGISTRY
@@ -35,11 +35,6 @@ FOLDERS = ["", "worker/engine/src"] + [
 ]
 """Where pages about the code have their files."""
 TESTS_OF_PROMISES = ["worker/tests", "operator/tests", "faults/tests", "client/tests"]
-KAFKA_TOOLS = {
-    "kafka-console-producer.sh": "ConsoleProducer",
-    "kafka-console-consumer.sh": "consumer.ConsoleConsumer",
-    "kafka-topics.sh": "TopicCommand",
-}
 
 
 def test_every_block_says_what_it_is() -> None:
@@ -74,15 +69,57 @@ def test_files_that_a_page_about_the_code_names_are_there(document: str) -> None
     assert not missing, f"{document} names files that are not there: {missing}"
 
 
+def delayed_topics_in(manifests: str) -> set[str]:
+    return {*re.findall(r"^kind: DelayedTopic\nmetadata:\s+\{?name: ([\w-]+)", manifests, re.M)}
+
+
+def files_applied(block: Block) -> set[str]:
+    applied = re.findall(r"^kubectl apply (?:.* )?-f (\w[\w./-]*)$", block.text, re.M)
+    return {*applied} if block.language == "bash" else set()
+
+
+@pytest.mark.parametrize("document", PAGES, ids=lambda d: d.name)
+def test_a_reader_who_runs_what_a_page_prints_gets_through(document: Path) -> None:
+    """The page says which files its blocks are and how a shell is set up, applies what it waits for, and runs its programs."""
+    page = document.read_text()
+    run = [block for block in blocks(document) if block.is_run]
+    shown: dict[str, str] = {}
+    applied: set[str] = set()
+    for block in run:
+        if block.file:
+            shown[block.file] = block.text
+        for file in files_applied(block):
+            assert file not in shown or f"`{file}`" in page, f"{block} applies {file}, which no block is called"
+            applied |= delayed_topics_in(shown.get(file) or (ROOT / file).read_text())
+        if block.language == "bash":
+            applied |= delayed_topics_in(block.text)
+        asked_for = set(re.findall(r"^kubectl .*\bdtopic[/ ](\w[\w-]*)", block.text, re.M))
+        assert asked_for <= applied, f"{block} asks for what the page does not apply"
+    shell = "".join(block.text for block in run if block.language == "bash")
+    programs = {block.file for block in run if block.language == "java"}
+    assert [name for name in programs if not name or name not in shell] == []
+    assert "KAFKA_BOOTSTRAP" not in shell or "](shell.md)" in page
+
+
+def test_python_in_the_documents_brings_all_the_names_that_it_uses(tmp_path: Path) -> None:
+    for block in (block for document in PAGES for block in blocks(document) if block.language == "python"):
+        (tmp_path / f"{block.document.stem}-{block.line}.py").write_text(block.text)
+    ruff = (Path(sys.executable).with_name("ruff"), "check", "--isolated", "--select=F821", "--output-format=concise")
+    found = subprocess.run([*ruff, tmp_path], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
 def test_no_two_pages_declare_the_same_delayed_topic() -> None:
     """A topic belongs to one resource, and pages run one after the other on one cluster."""
     pages: dict[str, set[str]] = {}
-    for block in (block for document in PAGES for block in blocks(document)):
-        names = re.findall(r'^@delayed_topic\(topic="([\w-]+)"', block.text, re.M)
-        if "apply" in block.flags or block.language == "bash":
-            names += re.findall(r"^kind: DelayedTopic\nmetadata:\s+\{?name: ([\w-]+)", block.text, re.M)
-        for name in names:
-            pages.setdefault(name, set()).add(block.document.name)
+    for document in PAGES:
+        applied = {file for block in blocks(document) for file in files_applied(block)}
+        for block in blocks(document):
+            names = re.findall(r'^@delayed_topic\(topic="([\w-]+)"', block.text, re.M)
+            if block.file in applied or block.language == "bash":
+                names += delayed_topics_in(block.text)
+            for name in names:
+                pages.setdefault(name, set()).add(document.name)
     assert pages
     assert {name: sorted(where) for name, where in pages.items() if len(where) > 1} == {}
 
@@ -155,59 +192,43 @@ def test_the_blocks_of_a_document_run(document: Path, desk: "Desk") -> None:
             desk.run(block)
 
 
-def kafka_bootstrap() -> str:
-    """The evaluation Kafka as it is reached now: other stories make its pod anew, which gives it another address."""
-    if "CONTEXT" in os.environ:
-        return os.environ["KAFKA_BOOTSTRAP"]
-    others = {name: value for name, value in os.environ.items() if name != "KAFKA_BOOTSTRAP"}
-    devcluster = Path(sys.executable).parent / "devcluster"
-    told = subprocess.run([devcluster, "env"], env=others, check=True, capture_output=True, text=True).stdout
-    return dict(line.split("=", 1) for line in told.splitlines())["KAFKA_BOOTSTRAP"]
+def readers_environment() -> dict[str, str]:
+    """Of a shell that has evaluated what `make env` prints now: other stories make Kafka's pod anew, at another address."""
+    own = {name: value for name, value in os.environ.items() if name != "KAFKA_BOOTSTRAP" or "CONTEXT" in os.environ}
+    devcluster = (Path(sys.executable).parent / "devcluster", "env")
+    told = subprocess.run(devcluster, env=own, check=True, capture_output=True, text=True).stdout
+    shell = ("bash", "-euc", 'eval "$1"; exec env -0', "bash", told)
+    found = subprocess.run(shell, env=own, check=True, capture_output=True, text=True).stdout
+    return dict(entry.split("=", 1) for entry in found.split("\0") if entry)
 
 
 class Desk:
-    """Where a reader works: an empty folder next to the checkout, a namespace, and the usual tools."""
+    """Where a reader works: a folder with what the pages take from the checkout, a namespace, and the shell of docs/shell.md."""
 
     def __init__(self, folder: Path, namespace: str) -> None:
         self.folder, self.namespace = folder, namespace
-        tools = folder / "bin"
-        tools.mkdir()
         for name in ("charts", "examples", "images"):
             (folder / name).symlink_to(ROOT / name)
-        for tool, main_class in KAFKA_TOOLS.items():
-            script = tools / tool
-            script.write_text(f'#!/bin/sh\nexec java -cp "{kafka_jars()}/*" org.apache.kafka.tools.{main_class} "$@"\n')
-            script.chmod(0o755)
-        config = folder / "kubeconfig"
-        config.write_bytes(Path(os.environ["KUBECONFIG"]).read_bytes())
-        self.environment = {
-            **os.environ,
-            "KUBECONFIG": str(config),
-            "KAFKA_BOOTSTRAP": kafka_bootstrap(),
-            "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-        }
+        self.environment = readers_environment()
+        config = folder / "kubeconfig"  # its own, since it gets the namespace
+        config.write_bytes(Path(self.environment["KUBECONFIG"]).read_bytes())
+        self.environment["KUBECONFIG"] = str(config)
 
     def bash(self, script: str) -> str:
         return self._call("bash", "-euo", "pipefail", "-c", script)
 
     def run(self, block: Block) -> None:
-        bootstrap = self.environment["KAFKA_BOOTSTRAP"]
+        if block.file:
+            (self.folder / block.file).write_text(block.text)
         try:
             match block.language:
                 case "bash":
                     self.bash(block.text)
-                case "yaml":
-                    file = self.folder / (block.file or "block.yaml")
-                    file.write_text(block.text)
-                    if "values" not in block.flags:
-                        self.bash(f"kubectl apply -f {file}" + ("" if "apply" in block.flags else " --dry-run=server"))
-                case "python" if block.file is not None:
-                    (self.folder / block.file).write_text(block.text)
-                case "python":
-                    self._call(sys.executable, "-c", f"BOOTSTRAP = {bootstrap!r}\n{block.text}")
-                case "java":
-                    (self.folder / "Example.java").write_text(block.text)
-                    self._call("java", "-cp", f"{kafka_jars()}/*", "Example.java", bootstrap)
+                case "yaml" if "values" not in block.flags:
+                    (self.folder / "block.yaml").write_text(block.text)
+                    self.bash("kubectl apply -f block.yaml --dry-run=server")
+                case "python" if not block.file:
+                    self._call("python", "-c", block.text)
         except subprocess.CalledProcessError as e:
             raise AssertionError(f"{block} failed:\n{block.text}\n{e.stdout}\n{e.stderr}") from e
 

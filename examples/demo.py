@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka.admin import AdminClient
 from delayed_topics import DelayedTopic, Record
 from rich.console import Console
 from rich.live import Live
@@ -31,6 +32,7 @@ NAMESPACE = "shop" if INSTALLATION == "delayed-topics-system" else f"shop-{INSTA
 FAILING = 0.2
 CONSUMERS = 3
 AUDIT_SECONDS = 600
+ROUTE_SECONDS = 5.0
 console = Console(highlight=False)
 
 
@@ -55,6 +57,17 @@ def manifest() -> str:
         if ours and meta["name"] != "default":
             text += f"  connectionRef: {{name: {meta['name']}}}\n"
     return text
+
+
+def require_route(bootstrap: str) -> None:
+    """The clients run here, and the evaluation Kafka is known by the address of its pod."""
+    try:
+        AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=ROUTE_SECONDS)
+    except KafkaException:
+        raise click.ClickException(
+            f"this machine does not reach the evaluation Kafka at {bootstrap}, the address of its pod. The clients of the demo"
+            " run here, so add a route to the pods of the cluster, which kind does not set up. Or run `make demo` without CONTEXT"
+        ) from None
 
 
 def topic_status() -> dict[str, Any]:
@@ -218,6 +231,7 @@ def verdict_of(audit: str) -> str:
 def main(records: int, seed: int) -> None:
     """Show the main job on the cluster of KUBECONFIG."""
     bootstrap = os.environ["KAFKA_BOOTSTRAP"]
+    require_route(bootstrap)
     console.print(Rule("A delayed topic, in six lines"))
     console.print(manifest(), markup=False)
     subprocess.run(
@@ -266,7 +280,7 @@ def main(records: int, seed: int) -> None:
     kubectl("describe", "dtopic", "orders", show=True)
     console.print(Rule("What to try next"))
     console.print(
-        f"""eval "$(make -s env)"                                   # KUBECONFIG and KAFKA_BOOTSTRAP for your own clients
+        f"""eval "$(make -s env)"                                   # kubectl, delayed-topics and Kafka's tools, for this cluster
 kubectl -n {NAMESPACE} scale dtopic/orders --replicas=3        # more workers
 kubectl -n {NAMESPACE} edit dtopic/orders                      # other delays: no record that waits changes its time
 delayed-topics status orders                          # layout and backlog

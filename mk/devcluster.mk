@@ -17,5 +17,5 @@ ROUNDS ?= 10
 crash-rounds: setup ## make cluster, killed at ROUNDS=10 random moments, and each time make down and make cluster after it
 	@mk/crash-rounds $(ROUNDS)
 
-env: setup ## prints KUBECONFIG=... and KAFKA_BOOTSTRAP=..., for eval
+env: setup ## what a shell of yours has to eval: kubectl, delayed-topics and Kafka's tools in PATH, KUBECONFIG, KAFKA_BOOTSTRAP
 	@.venv/bin/devcluster env

@@ -12,7 +12,7 @@ mkdir -p $(REPORTS) && rm -f $(REPORTS)/$(report).xml && code=0 \
 	; .venv/bin/python -m checks.counts $(REPORTS)/$(report).xml; exit $$code
 endef
 # a failing command inside eval "$$(…)" would go unseen
-on_cluster = told="$$(.venv/bin/devcluster env)"; eval "$$told"; export KUBECONFIG KAFKA_BOOTSTRAP PATH="$(CACHE)/bin:$$PATH"
+on_cluster = told="$$(.venv/bin/devcluster env)"; eval "$$told"
 
 .PHONY: test quick check unit broker slow smoke api slow-api matrix e2e
 test: setup ## the gate: its tiers in order, until the first that fails

@@ -138,6 +138,6 @@ def test_a_context_is_used_without_touching_what_runs_here(cluster: Cluster, tmp
     devcluster("load", "operator", "worker", "audit", "kafka")
     copy = yaml.safe_load(Path(devcluster("kubeconfig").strip()).read_text())
     assert [context["name"] for context in copy["contexts"]] == [used]
-    assert devcluster("env").startswith(f"KUBECONFIG={tmp_path}")
+    assert devcluster("env").startswith(f"export KUBECONFIG={tmp_path}")
     devcluster("down")
     assert cluster.kubectl("get", "--raw", "/readyz") == "ok"

@@ -1,8 +1,10 @@
 """The command line `devcluster`."""
 
 import os
+import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -16,7 +18,9 @@ from delayed_topics_devcluster.engine import engine_environment, engine_wheel
 from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_devcluster.go_tools import TOOLS, go_tool
 from delayed_topics_devcluster.images import IMAGES, build_archive, chart_values
-from delayed_topics_devcluster.paths import ENGINE_SOURCE
+from delayed_topics_devcluster.kafka import java_command
+from delayed_topics_devcluster.paths import ENGINE_SOURCE, KAFKA_TOOLS, cache_dir
+from delayed_topics_devcluster.preconditions import require_java
 from delayed_topics_devcluster.progress import say
 from delayed_topics_devcluster.release import publish as publish_release
 from delayed_topics_devcluster.release import release as make_release
@@ -134,6 +138,17 @@ def load(images: tuple[str, ...], values: Path | None) -> None:
         say(f"{values} names the images for the chart: helm upgrade --install … --values {values}")
 
 
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("program")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def java(program: str, arguments: tuple[str, ...]) -> None:
+    """java with Kafka's jars, on one of their classes or on a source file. devcluster/kafka-tools calls it by Kafka's own names."""
+    require_java()
+    os.environ.setdefault("KAFKA_LOG_LEVEL", "WARN")
+    command = java_command(program, *arguments)
+    os.execvp(command[0], command)
+
+
 @main.command()
 def kubeconfig() -> None:
     """The path of a kubeconfig whose current context is the cluster."""
@@ -142,9 +157,14 @@ def kubeconfig() -> None:
 
 @main.command()
 def env() -> None:
-    """KUBECONFIG=…, and KAFKA_BOOTSTRAP=… of the evaluation Kafka if there is one, for `eval`. CHART_NAMESPACE: of that one."""
+    """What a shell has to `eval`: KUBECONFIG, PATH, and KAFKA_BOOTSTRAP of the evaluation Kafka if there is one.
+
+    In PATH are then kubectl, helm, delayed-topics and Kafka's console tools. CHART_NAMESPACE: of that Kafka.
+    """
     chosen = current_cluster()
-    click.echo(f"KUBECONFIG={chosen.kubeconfig}")
+    programs = ":".join(map(str, (cache_dir("bin"), Path(sys.executable).parent, KAFKA_TOOLS)))
+    click.echo(f"export KUBECONFIG={shlex.quote(str(chosen.kubeconfig))}")
+    click.echo(f'export PATH={shlex.quote(programs)}:"$PATH"')
     bootstrap = os.environ.get("KAFKA_BOOTSTRAP")
     if bootstrap is None:
         addresses = "jsonpath={.items[*].status.podIP}"
@@ -165,7 +185,7 @@ def env() -> None:
             )
         bootstrap = "".join(f"{address}:{EVALUATION_KAFKA_PORT}" for address in found)
     if bootstrap:
-        click.echo(f"KAFKA_BOOTSTRAP={bootstrap}")
+        click.echo(f"export KAFKA_BOOTSTRAP={shlex.quote(bootstrap)}")
 
 
 @main.group()

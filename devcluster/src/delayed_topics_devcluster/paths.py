@@ -7,6 +7,7 @@ __all__ = [
     "CRDS",
     "ENGINE_SOURCE",
     "IMAGE_SOURCES",
+    "KAFKA_TOOLS",
     "KUBERNETES_SOURCE",
     "REPOSITORY",
     "cache_dir",
@@ -18,6 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 CRDS = REPOSITORY / "crds" / "manifests"
 ENGINE_SOURCE = REPOSITORY / "worker" / "engine"
 IMAGE_SOURCES = REPOSITORY / "images"
+KAFKA_TOOLS = REPOSITORY / "devcluster" / "kafka-tools"
 KUBERNETES_SOURCE = REPOSITORY / "devcluster" / "kubernetes"
 
 

@@ -1,0 +1,2 @@
+#!/bin/sh
+exec devcluster java org.apache.kafka.tools.consumer.ConsoleConsumer "$@"
