@@ -76,7 +76,7 @@ async def _secret_text(kube: Kube, namespace: str, name: str, **keys: str) -> di
         ) from e
     except (binascii.Error, UnicodeDecodeError) as e:
         raise ConnectionUnusable(
-            f"Secret {namespace}/{name} has a value that is not UTF-8 text in base64 ({e}). Correct it",
+            f"Secret {namespace}/{name} has a value that is not UTF-8 text in base64. Correct it",
             reason=Reason.CREDENTIALS_MISSING,
         ) from e
     except KubeRefused as e:
