@@ -1,6 +1,7 @@
 """Objects of tenants that are unlike any other: the API server takes them, and no one but their owner has to notice."""
 
 import asyncio
+import json
 from contextlib import suppress
 from typing import Any, cast
 
@@ -10,6 +11,10 @@ from delayed_topics_operator.engine.store import Store, owner_uids
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.runtime import Runtime
+from delayed_topics_operator_testing.operator_harness import OperatorHarness
+
+LEVELS = 9_000
+"""The API server takes 10,000 in the whole object."""
 
 
 def audit(version: int, *owners: str) -> dict[str, Any]:
@@ -27,6 +32,40 @@ def test_an_audit_that_names_one_owner_twice_is_found_once_and_follows_every_cha
     assert store.by_index("DelayedTopicAudit", owner_uids, "orders") == []
     store.gone(audit(2))
     assert store.by_index("DelayedTopicAudit", owner_uids, "other") == []
+
+
+AUDITS = "/apis/delayedtopics.io/v1alpha1/namespaces/{}/delayedtopicaudits"
+
+
+def create(harness: OperatorHarness, name: str, metadata: str) -> None:
+    """An audit with these further metadata, in JSON, of which Python could not write all."""
+    body = f"""{{
+        "apiVersion": "delayedtopics.io/v1alpha1",
+        "kind": "DelayedTopicAudit",
+        "metadata": {{"name": "{name}", {metadata}}},
+        "spec": {{"delayedTopicRef": {{"name": "none"}}}}
+    }}"""
+    path = AUDITS.format(harness.namespace)
+    harness.api.kubectl("create", f"--raw={path}", "--filename=-", text_in=body)
+
+
+@pytest.mark.api
+def test_audits_that_are_unlike_any_other_keep_no_other_resource_from_being_served(harness: OperatorHarness) -> None:
+    """Each of them ended the operator, and the second one kept it from beginning again."""
+    harness.apply()
+    owner = {"apiVersion": "delayedtopics.io/v1alpha1", "kind": "DelayedTopic", "name": harness.topic}
+    owner["uid"] = (harness.resource() or {})["metadata"]["uid"]
+    create(harness, "twice", f'"ownerReferences": {json.dumps([owner, {**owner, "blockOwnerDeletion": False}])}')
+    fields = '{"f:a":' * LEVELS + "{}" + "}" * LEVELS
+    entry = f'"manager": "tenant", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": {fields}'
+    create(harness, "deep", f'"managedFields": [{{"apiVersion": "delayedtopics.io/v1alpha1", {entry}}}]')
+    try:
+        harness.replace_operator()
+        harness.wait_until_served()
+        assert harness.operator.counted("delayed_topics_operator_watch_restarts_total", scope="all namespaces") == 0
+        assert not harness.operator.ended()
+    finally:
+        harness.api.delete("DelayedTopicAudit", "deep", harness.namespace)
 
 
 def test_an_error_that_no_one_expects_does_not_end_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,9 @@ DEFAULT_CONNECTION_SECONDS = 10.0
 it for longer, and all other connections are served meanwhile."""
 GARBAGE_OBJECTS = 50_000
 """New objects after which Python looks for cycles among them."""
+JSON_LEVELS = 10_000
+"""That the API server takes, as in `metadata.managedFields`, which anybody may write who may write the object. Python reads a thousand
+only, and one such object would keep the operator from reading all others of its kind. So many take 2 MB of a stack."""
 T = TypeVar("T")
 
 
@@ -191,6 +194,7 @@ def run(log_level: str, default_connection: Path | None, **options: Any) -> None
     logging.getLogger("kopf").setLevel("CRITICAL")  # what ends a watch is logged by ours
     manifest = yaml.safe_load(default_connection.read_text()) if default_connection else None
     _collect_less_often()
+    sys.setrecursionlimit(2 * JSON_LEVELS)
     asyncio.run(_run(Settings(**options), manifest))
 
 
