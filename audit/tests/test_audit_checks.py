@@ -187,17 +187,19 @@ def test_a_due_time_that_is_not_the_roots_time_and_its_delay_convinces_nobody(sp
     assert totals(Window(spark=spark, front=front, ready=released(1)))["early"] == len(cases)
 
 
-def test_after_an_edit_of_the_list_any_delay_there_was_will_do_and_no_other(spark: SparkSession) -> None:
+HOUR_MS = 3_600_000
+
+
+def test_where_no_list_was_noted_any_delay_there_was_will_do_and_no_other(spark: SparkSession) -> None:
     front: list[Row] = [(0, 0, 0, []), (0, 1, 0, [])]
     ready = [(0, 0, 10_000, release(("f", 0, 0), 10_000)), (0, 1, 9_000, release(("f", 0, 1), 9_000))]
-    window = Window(spark=spark, front=front, ready=ready, promise=replace(PROMISE, list_ms=()))
+    later = [Declared(list_ms=DELAYS_MS, retry_cap=5, from_ms=AT_MS + HOUR_MS, until_ms=None)]
+    window = Window(spark=spark, front=front, ready=ready, promise=replace(PROMISE, lists=later))
     assert named(window, "early") == ["r:0:1 -1000 ms"]
 
 
-HOUR_MS = 3_600_000
 EDITED = replace(
     PROMISE,
-    list_ms=(),
     lists=(
         Declared(list_ms=DELAYS_MS, retry_cap=5, from_ms=0, until_ms=AT_MS),
         Declared(list_ms=(0, 60_000), retry_cap=2, from_ms=AT_MS, until_ms=None),

@@ -98,7 +98,7 @@ def test_a_due_time_is_refused_where_there_is_no_ladder_or_that_is_too_far_ahead
     letters = [(0, 1, no_ladder), (0, DAY_MS, too_far), (0, DAY_MS + 1, too_far)]
     assert flaws(died(spark, letters, declared(None))) == {"wrongly_dead_lettered": ["f:0:1", "f:0:2"]}
     assert flaws(died(spark, letters, declared(DAY_MS))) == {"wrongly_dead_lettered": ["f:0:0", "f:0:1"]}
-    assert flaws(died(spark, letters)) == {}, "what was declared is not known"
+    assert flaws(died(spark, letters, *PROMISE.lists)) == {}, "what was declared is not known"
 
 
 def test_the_ladder_is_that_of_the_time_with_some_minutes_before_and_after_an_edit(spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ from delayed_topics.cli import main
 from delayed_topics_core.handover import Handover, Position
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import CLOCK_TOPIC, EVENTS_TOPIC, REGISTRY_TOPIC
-from delayed_topics_core.registry import AuditedRecord, Claim, Owner, RegistryRecord, TopicsRecord
+from delayed_topics_core.registry import AuditedRecord, Claim, Owner, RegistryRecord, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core_testing.served import serving
 from delayed_topics_devcluster.broker import PATIENT, Broker
@@ -88,7 +88,9 @@ def served(broker: Broker) -> list[RegistryRecord]:
             topic="orders", ids=ids(broker), start_offsets=starts, begun={"orders": 2, "orders.delays": 1},
             handover=Handover(group="g", positions={"orders": (Position(8), Position(9))}),
         ),
-        AuditedRecord(topic="orders", ids=ids(broker), offsets={"orders": (9, 9)}, since_ms=5, ready_partitions=2),
+        AuditedRecord(
+            topic="orders", ids=ids(broker), offsets={"orders": (9, 9)}, since_ms=5, ready_partitions=2, ends={}
+        ),
     ]  # fmt: skip
     connection = Connection(bootstrap_servers=broker.bootstrap)
     with RegistryFollower(connection) as follower:
@@ -169,12 +171,14 @@ def test_a_topic_that_is_missing_stays_noted_so_that_the_operator_says_so(kafka:
 
 def test_a_file_that_is_no_export_is_refused_with_its_line_and_makes_nothing(kafka: Broker, tmp_path: Path) -> None:
     file = tmp_path / "registry.json"
-    claim = {"topic": "orders", "owner": "c/shop/orders", "adopted": False}
+    claim = Claim(topic="orders", owner=SHOP)
+    lines = [json.dumps({"kafka_cluster_id": "c"}), json.dumps({"key": claim.key, "value": json.loads(encode(claim))})]
     for wrong in ("{", "[]", '{"key": "claim/orders/a/b/c"}', '{"key": "claim/x", "value": {}}'):
-        file.write_text(json.dumps({"key": "claim/orders/c/shop/orders", "value": claim}) + f"\n{wrong}\n")
-        refused = run(kafka, "import", str(file))
-        assert refused.exit_code == 1, wrong
-        assert "line 2" in refused.stderr, wrong
+        for where, text in {"line 3": [*lines, wrong], "the first line": [wrong, *lines]}.items():
+            file.write_text("\n".join(text))
+            refused = run(kafka, "import", str(file))
+            assert refused.exit_code == 1, wrong
+            assert where in refused.stderr, wrong
     assert admin(kafka).describe_topics([REGISTRY_TOPIC]) == {REGISTRY_TOPIC: None}
 
 

@@ -241,7 +241,7 @@ def test_a_folder_without_such_a_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"no Parquet at all")
     assert f"Error: {tmp_path} is not a table of an audit that can be read: Invalid Input" in refused(tmp_path)
     duckdb.execute(f"COPY (SELECT 1 AS place) TO '{tmp_path}/x.parquet'")
-    assert "that can be read: it does not say which audit wrote it. Either no audit did" in refused(tmp_path)
+    assert "that can be read: it does not say which audit wrote it, so no audit did" in refused(tmp_path)
 
 
 def test_a_table_of_another_version_is_refused_and_others_are_read(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 from confluent_kafka import Producer
@@ -75,13 +75,6 @@ def test_each_event_that_kafka_does_not_take_is_counted(monkeypatch: pytest.Monk
     one_has_failed()
     writer.close(0.2)
     assert writer.failed == written
-
-
-def test_replaced_producers_are_read_from_the_rebalance_that_older_workers_wrote() -> None:
-    older = replace(event(1), detail={"change": "replaced", "places": ["orders[0]"]})
-    read = Event.decode(older.encode())
-    assert read == replace(older, kind="producers-replaced")
-    assert Event.decode(read.encode()) == read
 
 
 @pytest.mark.parametrize(

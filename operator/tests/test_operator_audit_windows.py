@@ -2,8 +2,6 @@
 
 import base64
 import gzip
-import json
-from dataclasses import asdict
 
 import pytest
 from delayed_topics_core.audit_window import MAX_BYTES
@@ -11,9 +9,7 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.audits.reconcile.manifests import WINDOW_KEY, window_of
 from delayed_topics_operator.audits.reconcile.observation import Refused
 from delayed_topics_operator_testing.audit_simulation import (
-    CHAINABLE,
     AuditSimulation,
-    audit_resource,
     large_window,
     topic_resource,
 )
@@ -56,35 +52,3 @@ def test_a_window_that_somebody_has_filled_with_nothing_is_none() -> None:
     packed = gzip.compress(b" " * (MAX_BYTES + 1) + b"{}")
     assert window_of({"binaryData": {WINDOW_KEY: base64.b64encode(packed).decode()}}) is None
     assert window_of({"binaryData": {WINDOW_KEY: "?"}}) is None
-
-
-def as_before(simulation: AuditSimulation) -> None:
-    """Its window is written as operators of before did."""
-    assert simulation.config_map is not None
-    window = window_of(simulation.config_map)
-    assert window is not None
-    simulation.config_map = {**simulation.config_map, "data": {"window.json": json.dumps(asdict(window))}}
-    del simulation.config_map["binaryData"]
-
-
-def test_an_audit_that_an_operator_of_before_has_frozen_runs_by_that_window() -> None:
-    """Its Job looked for a file that was not there."""
-    simulation = AuditSimulation()
-    with pytest.raises(Stopped):
-        simulation.settle(actions=2)
-    as_before(simulation)
-    simulation.settle()
-    assert simulation.job is not None
-    assert "--window=/etc/delayed-topics/audit/window.json" in json.dumps(simulation.job)
-    assert "window.json.gz" not in json.dumps(simulation.job)
-
-
-def test_an_audit_that_runs_while_the_operator_is_upgraded_is_a_link_of_its_chain() -> None:
-    """The next audit counted the same records again."""
-    simulation = AuditSimulation(raw=audit_resource(window={"sinceLast": True}), frozen=CHAINABLE)
-    simulation.settle()
-    as_before(simulation)
-    simulation.job_reports("Verified")
-    simulation.settle()
-    assert simulation.audited is not None
-    assert simulation.audited.offsets == {"orders": (10,), "orders.delays": (4,)}

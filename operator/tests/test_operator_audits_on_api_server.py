@@ -69,7 +69,7 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(harn
         names.dead_letter: (0,) * 3,
     }
     assert window.committed_offsets == {names.front: (0, 5, 0), names.delays: (0,) * 4}
-    assert (window.partition_delays, window.delay_seconds) == ((0, 10, 10, 10), (0, 10))
+    assert (window.partition_delays, window.delay_lists[0].delay_seconds) == ((0, 10, 10, 10), (0, 10))
     assert (window.max_lateness_ms, window.sample_one_in) == (77, 3)
 
     report(harness, "Violated")

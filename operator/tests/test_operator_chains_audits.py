@@ -169,13 +169,6 @@ def test_a_link_knows_what_the_one_before_has_written_for_it_and_other_audits_do
     assert ended(window(before), None).carried is None, "this one had no output: the next one reads from Kafka"
 
 
-def test_after_an_older_version_it_says_that_it_can_not_know_that() -> None:
-    frozen = window(replace(AUDITED, ends={}))
-    assert frozen.new_from_offsets == {}
-    assert "noted no end offsets" in frozen.unseen[0]
-    assert window(ended(frozen, AUDITED.since_ms)).unseen == ()
-
-
 def test_a_chain_never_goes_back_behind_what_it_has_accounted_for() -> None:
     ahead = replace(AUDITED, offsets={"orders": (55,), "orders.delays": (0, 30)})
     frozen = window(ahead)
@@ -189,7 +182,12 @@ def test_an_audit_of_everything_leaves_the_chain_aside() -> None:
 
 def test_a_topic_that_was_made_again_begins_a_chain_of_its_own() -> None:
     before = AuditedRecord(
-        topic="orders", ids={**IDS, "orders": "former"}, offsets=AUDITED.offsets, since_ms=1, ready_partitions=1
+        topic="orders",
+        ids={**IDS, "orders": "former"},
+        offsets=AUDITED.offsets,
+        since_ms=1,
+        ready_partitions=1,
+        ends=AUDITED.ends,
     )
     assert window(before).from_offsets["orders"] == (7, 0)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.events import Event
-from delayed_topics_core.registry import decode
+from delayed_topics_core.registry import Claim, Owner, decode, encode
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaUnreachable
 from delayed_topics_operator.engine.queue import MAX_BACKOFF_SECONDS, WakeQueue
@@ -73,7 +73,8 @@ def test_an_event_that_is_none_is_unreadable_and_ends_nothing(wrong: dict[str, o
 
 @pytest.mark.parametrize("topic", [7, None, "", "a b", "__x", "orders.ready"])
 def test_a_claim_on_what_can_not_be_a_topic_is_unreadable(topic: object) -> None:
-    body = {"topic": topic, "owner": "c/shop/orders", "adopted": False}
+    claim = Claim(topic="orders", owner=Owner("c", "shop", "orders"))
+    body = {**json.loads(encode(claim)), "topic": topic}
     with pytest.raises(UnreadableRecord):
         decode("claim/x/c/shop/orders", json.dumps(body).encode())
 

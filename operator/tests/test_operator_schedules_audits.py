@@ -40,7 +40,8 @@ def break_promise(simulation: Simulation) -> str:
     name = str(audits(later(simulation, hours=1))[-1]["metadata"]["name"])
     conclude(simulation, "Violated")
     at = simulation.now.isoformat()
-    simulation.raw["status"]["lastViolation"] = {"name": name, "time": at, "message": "1 lost"}
+    violation = {"name": name, "startedAt": at, "time": at, "message": "1 lost", "acknowledgeAs": name}
+    simulation.raw["status"]["lastViolation"] = violation
     return name
 
 
@@ -114,7 +115,7 @@ def test_a_broken_promise_that_nobody_has_acknowledged_stays_behind_newer_ones_u
 def test_an_acknowledged_audit_that_is_not_of_the_schedule_acknowledges_those_before_it() -> None:
     simulation = scheduled(historyLimit=1)
     broken = break_promise(simulation)
-    simulation.raw["status"]["lastViolation"]["name"] = "by-hand"
+    simulation.raw["status"]["lastViolation"] |= {"name": "by-hand", "acknowledgeAs": "by-hand"}
     conclude(later(simulation, hours=1))
     assert broken in acknowledge(simulation, "another")
     assert broken not in acknowledge(simulation, "by-hand")

@@ -11,7 +11,10 @@ AT = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def test_a_verdict_that_stands_in_the_status_is_not_written_again() -> None:
-    wanted = as_written(DelayedTopicStatus(last_audit=LastAudit(name="nightly", verdict="Verified", time=AT)))
+    last = LastAudit(
+        name="nightly", verdict="Verified", started_at=AT, time=AT, reason="EveryRecordAccounted", message="12"
+    )
+    wanted = as_written(DelayedTopicStatus(last_audit=last))
     live = {"metadata": {}, "status": {**wanted, "topics": [{"role": "front", "name": "orders"}]}}
     assert wanted_is_live(wanted, live, AUDITS)
     assert not wanted_is_live(wanted, {"metadata": {}, "status": {"topics": []}}, AUDITS)

@@ -215,7 +215,6 @@ def bounds_of(window: AuditWindow, visibility: WindowVisibility) -> Bounds:
 
 def promise_of(window: AuditWindow) -> Promise:
     return Promise(
-        list_ms=[seconds * 1000 for seconds in window.delay_seconds],
         partition_delays_ms=[seconds * 1000 for seconds in window.partition_delays],
         skew_ms=window.broker_skew_ms,
         max_lateness_ms=window.max_lateness_ms,

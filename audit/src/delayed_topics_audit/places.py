@@ -124,17 +124,12 @@ def _delay(promise: Promise) -> Column:
     """Of a direct write its partition's; of a front record that of its level or attempt, or, when the list was edited, the least
     that level or attempt had at its time that fulfils what its release says."""
     direct = by_line(sf.col("place"), (), promise.partition_delays_ms)
-    if promise.list_ms:
-        front = _entry(promise.list_ms)
-    elif promise.lists:
-        had = [sf.when(declared.applied(), _entry(declared.list_ms)) for declared in promise.lists]
-        fulfilled = [sf.when(sf.col("appended_ms") + ms >= sf.col("least_due_ms"), ms) for ms in had]
-        front = sf.coalesce(among(sf.least, fulfilled), among(sf.greatest, had))
-        if promise.lists[0].from_ms > 0:
-            unknown = sf.col("appended_ms") < promise.lists[0].from_ms + CLOCKS_MS
-            front = sf.when(unknown, _least_fulfilling(sorted(set(promise.partition_delays_ms)))).otherwise(front)
-    else:
-        front = _least_fulfilling(sorted(set(promise.partition_delays_ms)))
+    had = [sf.when(declared.applied(), _entry(declared.list_ms)) for declared in promise.lists]
+    fulfilled = [sf.when(sf.col("appended_ms") + ms >= sf.col("least_due_ms"), ms) for ms in had]
+    front = sf.coalesce(among(sf.least, fulfilled), among(sf.greatest, had))
+    if not promise.all_known:
+        unknown = sf.col("appended_ms") < promise.lists[0].from_ms + CLOCKS_MS
+        front = sf.when(unknown, _least_fulfilling(sorted(set(promise.partition_delays_ms)))).otherwise(front)
     return sf.when(has(facts.ROOT) & sf.col("said_due_ms").isNull(), sf.coalesce(direct, front))
 
 

@@ -33,24 +33,22 @@ class Declared:
 class Promise:
     """What a release is held against.
 
-    list_ms              the delay list, if it was never edited; else empty
     overdue_before_ms    what was due before, and still waits, is overdue; None: nothing is
-    lists                if it was edited, all lists that there were, oldest first; before the first of them, and where there are
-                         none, any of `partition_delays_ms` may have applied
+    lists                all delay lists that there were, oldest first; before the first of them any of `partition_delays_ms` may
+                         have applied
     partition_delays_ms  of the delays topic
     """
 
-    list_ms: Sequence[int]
     partition_delays_ms: Sequence[int]
     skew_ms: int
     max_lateness_ms: int
-    lists: Sequence[Declared] = ()
+    lists: Sequence[Declared]
     overdue_before_ms: int | None = None
 
     @property
     def all_known(self) -> bool:
         """Whether `lists` are all that was ever declared."""
-        return bool(self.lists) and self.lists[0].from_ms <= 0
+        return self.lists[0].from_ms <= 0
 
     def cap(self, choose: Callable[..., Column]) -> Column:
         """The greatest or the least retry cap of a record's time; null: what was declared then is not known."""

@@ -37,11 +37,10 @@ TAKEOVERS: Final = "nr: int, line: int, from_ms: long, to_ms: long"
 class Takeover:
     """Partitions began again at what was not finished: they were assigned anew, or the worker's producers were replaced.
 
-    `lines`: of front and delays, see place.line_of; None: an older worker told no partitions. Times are the worker's estimate of
-    the broker's.
+    `lines`: of front and delays, see place.line_of. Times are the worker's estimate of the broker's.
     """
 
-    lines: frozenset[int] | None
+    lines: frozenset[int]
     from_ms: int
     to_ms: int
 
@@ -59,10 +58,10 @@ def takeovers(events: Iterable[Event], topic: str) -> list[Takeover]:
         at = takeover.from_ms // REACH_MS
         if rank > 0:
             known = {line for near in (at - 1, at, at + 1) for line in told.get((event.member, near), ())}
-            takeover = replace(takeover, lines=(takeover.lines or frozenset()) - known)
-            if not takeover.lines:
-                continue
-        told[event.member, at] |= takeover.lines or frozenset()
+            takeover = replace(takeover, lines=takeover.lines - known)
+        if not takeover.lines:
+            continue
+        told[event.member, at] |= takeover.lines
         found.append(takeover)
     return sorted(dict.fromkeys(found), key=lambda takeover: takeover.from_ms)
 
@@ -80,7 +79,7 @@ def rows(found: Sequence[Takeover]) -> list[dict[str, Any]]:
     return [
         {"nr": nr, "line": line, "from_ms": takeover.from_ms, "to_ms": takeover.to_ms}
         for nr, takeover in enumerate(found)
-        for line in (takeover.lines if takeover.lines is not None else (None,))
+        for line in takeover.lines
     ]
 
 
@@ -184,7 +183,7 @@ def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
     (`possible`; `told`: there is one)."""
     near = (sf.col("from_ms") <= sf.col("until_ms") + UNTOLD_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
     near &= sf.col("again_wrote_ms") <= sf.col("to_ms") + REACH_MS
-    there = sf.col("line").isNull() | (sf.col("line") == sf.col("way")) | sf.col("any_way")
+    there = (sf.col("line") == sf.col("way")) | sf.col("any_way")
     after_ms, before_ms = sf.col("from_ms") - sf.col("until_ms"), sf.col("since_ms") - sf.col("from_ms")
     between = after_ms <= REACH_MS
     apart_ms = sf.greatest(after_ms, before_ms, sf.lit(0))
@@ -253,9 +252,8 @@ def _rank(event: Event) -> int | None:
 
 
 def _takeover(event: Event, topic_numbers: dict[str, int]) -> Takeover:
-    places = event.detail.get("places")
     return Takeover(
-        lines=_lines(places, topic_numbers) if places is not None else None,
+        lines=_lines(event.detail.get("places"), topic_numbers),
         from_ms=event.began_ms,
         # it caught up long after it had begun, and what comes twice meanwhile is not of the takeover
         to_ms=event.began_ms if event.detail.get("change") == "caught-up" else event.at_ms,

@@ -108,7 +108,7 @@ class Link:
             Declared(list_ms=made.delays_ms, retry_cap=CAP, from_ms=edited_ms, until_ms=BEGAN_MS + MONTH_MS),
             Declared(list_ms=LATER_MS, retry_cap=CAP + 1, from_ms=BEGAN_MS + MONTH_MS, until_ms=None),
         ]
-        return replace(made.promise, list_ms=(), lists=lists)
+        return replace(made.promise, lists=lists)
 
     def fits(self, mutation: str, record: Record) -> bool:
         settled = record.round < (self.came_out if record.kind else self.settled)

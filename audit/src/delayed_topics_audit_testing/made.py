@@ -74,7 +74,6 @@ class Made:
     @property
     def promise(self) -> Promise:
         return Promise(
-            list_ms=self.delays_ms,
             partition_delays_ms=self.delays_ms,
             skew_ms=0,
             max_lateness_ms=1000,

@@ -41,10 +41,10 @@ class PlainAudit:
 
     def run(self) -> int:
         """Returns how many records it produced an account for."""
-        names = TopicNames.of(self.window.topic)
+        names, delay_seconds = TopicNames.of(self.window.topic), self.window.delay_lists[-1].delay_seconds
         for message in self._read(names.front):
             level = int(message.headers.get(own.DELAY_LEVEL, 0)) or int(message.headers.get(own.ATTEMPT, 0)) + 1
-            delay_ms = 1000 * self.window.delay_seconds[min(level, len(self.window.delay_seconds)) - 1]
+            delay_ms = 1000 * delay_seconds[min(level, len(delay_seconds)) - 1]
             self._roots[message.partition, message.offset] = (message.at_ms, delay_ms, message.content)
         produced = len(self._roots)
         for message in self._read(names.delays):

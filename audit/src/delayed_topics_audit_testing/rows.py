@@ -14,7 +14,7 @@ from delayed_topics_audit.findings import Findings, WorkerEvents, count
 from delayed_topics_audit.flaws import FLAWS, flawed
 from delayed_topics_audit.place import name_of
 from delayed_topics_audit.places import places_of
-from delayed_topics_audit.promise import Promise
+from delayed_topics_audit.promise import Declared, Promise
 from delayed_topics_audit.requests import Requests, of_rows
 from delayed_topics_audit.session import table
 from delayed_topics_core.audit_table import FATES, PARTITION_BITS, TOPIC_LETTERS
@@ -45,7 +45,11 @@ BOUNDS = Bounds(
     front_from=(0, 0), front_committed=(100, 100), delays_from=(0, 0, 0), delays_committed=(100, 100, 100),
     ready_partitions=(2, 2), retry_cap=5,
 )  # fmt: skip
-PROMISE = Promise(list_ms=DELAYS_MS, partition_delays_ms=DELAYS_MS, skew_ms=0, max_lateness_ms=1000)
+PROMISE = Promise(
+    partition_delays_ms=DELAYS_MS, skew_ms=0, max_lateness_ms=1000,
+    lists=[Declared(list_ms=DELAYS_MS, retry_cap=5, from_ms=1, until_ms=None)],
+)  # fmt: skip
+"""What was declared before is not known, so no retry cap is."""
 
 
 def kafka(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from delayed_topics_audit.sources import java_client
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.names import TopicNames
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -90,7 +91,7 @@ def whole_window(
         topic=names.front,
         topic_ids=dict(topic_ids),
         partition_delays=tuple(delay_seconds),
-        delay_seconds=tuple(delay_seconds),
+        delay_lists=(DelayList(delay_seconds=tuple(delay_seconds), retry_cap=retry_cap, from_ms=0),),
         ready_partitions=ready_partitions,
         least_ready_partitions=ready_partitions,
         retry_cap=retry_cap,

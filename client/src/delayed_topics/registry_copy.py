@@ -51,7 +51,7 @@ def import_registry(connection: Connection, text: str) -> Imported:
     exported_from, records = _read(text)
     admin = KafkaAdmin(connection, timeout_seconds=TIMEOUT_SECONDS)
     cluster = admin.describe_cluster()
-    mirrored = exported_from is not None and exported_from != cluster.cluster_id
+    mirrored = exported_from != cluster.cluster_id
     wanted = {record.key: record for record in _here(admin, records, mirrored=mirrored)}
     # the operator makes the others
     ensure_system_topics(
@@ -76,12 +76,13 @@ def import_registry(connection: Connection, text: str) -> Imported:
     )
 
 
-def _read(text: str) -> tuple[str | None, list[RegistryRecord]]:
-    """The id of the Kafka cluster, which an older version did not export, and the records. Raises UnreadableRecord."""
+def _read(text: str) -> tuple[str, list[RegistryRecord]]:
+    """The id of the Kafka cluster, and the records. Raises UnreadableRecord."""
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    if lines and (found := _HEAD.fullmatch(lines[0][1].strip())) is not None:
-        return found[1], [_parsed(number, line) for number, line in lines[1:]]
-    return None, [_parsed(number, line) for number, line in lines]
+    head = _HEAD.fullmatch(lines[0][1].strip()) if lines else None
+    if head is None:
+        raise UnreadableRecord(f"the first line of a registry export must be an object with {CLUSTER}")
+    return head[1], [_parsed(number, line) for number, line in lines[1:]]
 
 
 def _records(state: RegistryState) -> list[RegistryRecord]:

@@ -103,9 +103,7 @@ class TableDescription:
             version = int(said["version"])
             table = cls._of_this_version(said) if version == VERSION else None
         except (ValueError, TypeError, KeyError, RecursionError) as e:
-            raise UnreadableRecord(
-                "it does not say which audit wrote it. Either no audit did, or one of an older version"
-            ) from e
+            raise UnreadableRecord("it does not say which audit wrote it, so no audit did") from e
         if table is None:
             raise UnreadableRecord(
                 f"it has version {version}, and this program reads version {VERSION}. Use the version that the audit has"

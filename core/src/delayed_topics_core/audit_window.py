@@ -20,8 +20,6 @@ MAX_BYTES: Final = 64 * 2**20
 
 _GZIP: Final = 31
 """Of zlib: with the header of gzip."""
-_MAGIC: Final = b"\x1f\x8b"
-"""Data that gzip has packed begin so."""
 
 Offsets = Mapping[str, tuple[int, ...]]
 """By topic name, then by partition."""
@@ -32,10 +30,9 @@ class AuditWindow:
     """All offsets, by topic and partition.
 
     targets             other ready topics, in the order by which an audit numbers them; their offsets are as those of the ready topic
-    delay_seconds       the delay list, if it has been the same since `from`; empty: it was edited, any kind's delay may have applied
     ready_partitions    now; least_ready_partitions: when `from` was, they only grow
     retry_cap           the highest since `from`
-    delay_lists         all delay lists and caps that there were, as the registry has them; empty: not noted
+    delay_lists         all delay lists and caps that there were, as the registry has them
     exactly_once_from_ms  from then on, by the brokers' time, nothing may come out twice; None: no such guarantee
     from_offsets        front and delays: the noted start offsets, or where the last audit ended; ready and dead-letter:
                         where the outcomes of those records begin
@@ -50,8 +47,8 @@ class AuditWindow:
     carries             of a chain: an audit with an output writes what the next one would read again; carried: what the one before has
                         written, None: nothing
     made_again          targets that were deleted, and perhaps created again, since the chain of audits first read them
-    control_id          of the topic by which records are cancelled; "": there never was one; None: not noted, or it is not the first of
-                        its name, so that what was asked for is not known
+    control_id          of the topic by which records are cancelled; "": there never was one; None: it is not the first of its name, so
+                        that what was asked for is not known
     unseen              what nobody could see when it was frozen, a sentence each; perhaps_unseen: what can hide a loss, and nothing else
     unserved            which records no worker serves, a sentence each; they are in no list of offsets, and hide nothing
     """
@@ -59,7 +56,7 @@ class AuditWindow:
     topic: str
     topic_ids: Mapping[str, str]
     partition_delays: tuple[int, ...]
-    delay_seconds: tuple[int, ...]
+    delay_lists: tuple[DelayList, ...]
     ready_partitions: int
     least_ready_partitions: int
     retry_cap: int
@@ -72,7 +69,6 @@ class AuditWindow:
     end_offsets: Offsets
     beginning_offsets: Offsets
     targets: tuple[str, ...] = ()
-    delay_lists: tuple[DelayList, ...] = ()
     exactly_once_from_ms: int | None = None
     to_offsets: Offsets = field(default_factory=dict)
     new_from_offsets: Offsets = field(default_factory=dict)
@@ -104,18 +100,15 @@ class AuditWindow:
 
     @classmethod
     def decode(cls, data: bytes) -> "AuditWindow":
-        """Also of JSON as it is, which operators of before wrote. Raises UnreadableRecord."""
+        """Raises UnreadableRecord."""
         try:
-            body = json.loads(_unpacked(data) if data.startswith(_MAGIC) else data)
+            body = json.loads(_unpacked(data))
             for name in [name for name in body if name.endswith("_offsets")]:
                 body[name] = {topic: tuple(values) for topic, values in body[name].items()}
-            for name in ("partition_delays", "delay_seconds"):
+            body["delay_lists"] = tuple(decode_list(entry) for entry in body["delay_lists"])
+            body["carried"] = decode_carried(body["carried"])
+            for name in ("partition_delays", "targets", "unseen", "perhaps_unseen", "unserved", "made_again"):
                 body[name] = tuple(body[name])
-            body["targets"] = tuple(body.get("targets", ()))
-            body["delay_lists"] = tuple(decode_list(entry) for entry in body.get("delay_lists", ()))
-            body["carried"] = decode_carried(body.get("carried"))
-            for name in ("unseen", "perhaps_unseen", "unserved", "made_again"):
-                body[name] = tuple(body.get(name, ()))
             return cls(**body)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as e:
             raise UnreadableRecord(f"the frozen window of the audit can't be parsed: {e!r}") from e

@@ -24,5 +24,5 @@ def decode_list(body: Mapping[str, Any]) -> DelayList:
         delay_seconds=tuple(body["delay_seconds"]),
         retry_cap=body["retry_cap"],
         from_ms=body["from_ms"],
-        max_delay_seconds=body.get("max_delay_seconds"),
+        max_delay_seconds=body["max_delay_seconds"],
     )

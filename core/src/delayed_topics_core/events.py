@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Final, Literal, get_args
 
@@ -76,8 +76,6 @@ class Event:
             raise UnreadableRecord(f"the event of kind {event.kind!r} has no detail")
         if event.kind not in get_args(EventKind):
             raise UnknownEventKind(f"this version does not know events of kind {event.kind!r}")
-        if event.kind == "rebalance" and event.detail.get("change") == "replaced":  # as older versions wrote it
-            return replace(event, kind="producers-replaced")
         return event
 
 

@@ -63,7 +63,7 @@ def decode_handover(body: Mapping[str, Any] | None) -> Handover | None:
         topic: tuple(Position(int(offset), str(metadata)) for offset, metadata in of_topic)
         for topic, of_topic in body["positions"].items()
     }
-    return Handover(group=body["group"], positions=positions, kept=body.get("kept", False))
+    return Handover(group=body["group"], positions=positions, kept=body["kept"])
 
 
 def _progress(position: Position) -> tuple[int, int]:

@@ -292,7 +292,7 @@ def _count(told: object) -> int | None:
 
 
 def _template(event: Event) -> str:
-    """Of the worker's pod; empty: it does not tell one, as older versions."""
+    """Of the worker's pod; empty: it does not tell one, as outside Kubernetes."""
     template = event.detail.get("template")
     return template if isinstance(template, str) and len(template) <= MAX_TEMPLATE else ""
 

@@ -77,8 +77,8 @@ class LayoutRecord:
     `ready_topics`: others that records may ask for, or might; `ready_topics_forgotten_ms`: until when there were more, of the operator's
     clock, 0: there were not. `outage_budget_seconds`: how long they wait for one that is missing.
     `lists`: all delay lists and caps that there were, the present one last; what was before the first is not noted.
-    `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't, or nobody noted it.
-    `workers`: how many there are to be: those with higher numbers leave the group for good when they end. None: not noted.
+    `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't.
+    `workers`: how many there are to be: those with higher numbers leave the group for good when they end. None: they are shared.
     `before`: what served when this was planned; None: nothing did, or it is not planned any more.
     """
 
@@ -90,13 +90,13 @@ class LayoutRecord:
     front_partitions: int
     ready_partitions: int
     group: str
+    lists: tuple[DelayList, ...]
     paused: bool = False
     compression: str = "lz4"
     broker_skew_ms: int = 0
     highest_retry_cap: int = 0
     least_ready_partitions: int = 1
     exactly_once_from_ms: int | None = None
-    lists: tuple[DelayList, ...] = ()
     workers: int | None = None
     max_delay_seconds: int = 0
     ready_topics: tuple[AllowedTopic, ...] = ()
@@ -166,7 +166,7 @@ class AuditedRecord:
     offsets           of front and delays, by topic name and partition: as they were committed
     since_ms          broker time: the attempts whose records were pending then began at or after it
     ready_partitions  there were then
-    ends              of delays, ready and dead-letter: what is above has come since; empty: not noted, by an older version
+    ends              of delays, ready and dead-letter: what is above has come since
     made_again        other ready topics that were deleted, and perhaps created again, since the chain first read them
     carried           what the audit has written for the next one; None: it had no output
     """
@@ -176,7 +176,7 @@ class AuditedRecord:
     offsets: Mapping[str, tuple[int, ...]]
     since_ms: int
     ready_partitions: int
-    ends: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    ends: Mapping[str, tuple[int, ...]]
     made_again: tuple[str, ...] = ()
     carried: Carried | None = None
 
@@ -212,9 +212,7 @@ def encode(record: RegistryRecord) -> bytes:
             }
         case LayoutRecord():
             body = _layout_body(record)
-        case TopicsRecord():
-            body = asdict(record) | {"final_offsets": {}}  # empty, but older versions can't do without it
-        case AuditedRecord():
+        case TopicsRecord() | AuditedRecord():
             body = asdict(record)
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
@@ -245,10 +243,10 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                     topic=body["topic"],
                     owner=Owner.parse(body["owner"]),
                     adopted=body["adopted"],
-                    mark=body.get("mark", 0),
-                    epoch=body.get("epoch", 0),
-                    taken_from=Owner.parse(body["taken_from"]) if body.get("taken_from") else None,
-                    taken_at_ms=body.get("taken_at_ms", 0),
+                    mark=body["mark"],
+                    epoch=body["epoch"],
+                    taken_from=Owner.parse(body["taken_from"]) if body["taken_from"] else None,
+                    taken_at_ms=body["taken_at_ms"],
                 )
             case "layout":
                 return _decode_layout(body)
@@ -258,9 +256,9 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                     ids=body["ids"],
                     start_offsets={t: tuple(o) for t, o in body["start_offsets"].items()},
                     begun=body["begun"],
-                    made_again=tuple(body.get("made_again", ())),
-                    handover=decode_handover(body.get("handover")),
-                    mirrored_from=body.get("mirrored_from", {}),
+                    made_again=tuple(body["made_again"]),
+                    handover=decode_handover(body["handover"]),
+                    mirrored_from=body["mirrored_from"],
                 )
             case "audited":
                 return AuditedRecord(
@@ -269,13 +267,15 @@ def decode(key: str, value: bytes) -> RegistryRecord:
                     offsets={t: tuple(o) for t, o in body["offsets"].items()},
                     since_ms=body["since_ms"],
                     ready_partitions=body["ready_partitions"],
-                    ends={t: tuple(o) for t, o in body.get("ends", {}).items()},
-                    made_again=tuple(body.get("made_again", ())),
-                    carried=decode_carried(body.get("carried")),
+                    ends={t: tuple(o) for t, o in body["ends"].items()},
+                    made_again=tuple(body["made_again"]),
+                    carried=decode_carried(body["carried"]),
                 )
             case _:
                 raise UnreadableRecord(f"registry key {key!r} is of an unknown kind")
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as e:
+    except KeyError as e:
+        raise UnreadableRecord(f"registry record {key!r} has no field {e}") from e
+    except (TypeError, AttributeError, ValueError, RecursionError) as e:
         raise UnreadableRecord(f"registry record {key!r} can't be parsed: {e!r}") from e
 
 
@@ -291,7 +291,7 @@ def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
             generation=body["generation"],
             delay_seconds=tuple(body["delay_seconds"]),
             kinds=kinds,
-            ladder_seconds=tuple(body.get("ladder_seconds", ())),
+            ladder_seconds=tuple(body["ladder_seconds"]),
         ),
         retry_cap=body["retry_cap"],
         front_partitions=body["front_partitions"],
@@ -300,15 +300,15 @@ def _decode_layout(body: Mapping[str, Any]) -> LayoutRecord:
         paused=body["paused"],
         compression=body["compression"],
         broker_skew_ms=body["broker_skew_ms"],
-        highest_retry_cap=body.get("highest_retry_cap", body["retry_cap"]),
-        least_ready_partitions=body.get("least_ready_partitions", 1),
-        exactly_once_from_ms=body.get("exactly_once_from_ms"),
-        lists=tuple(decode_list(entry) for entry in body.get("lists", ())),
-        workers=body.get("workers"),
-        max_delay_seconds=body.get("max_delay_seconds", 0),
-        control=body.get("control", False),
-        ready_topics=tuple(AllowedTopic(*entry) for entry in body.get("ready_topics", ())),
-        ready_topics_forgotten_ms=body.get("ready_topics_forgotten_ms", 0),
-        outage_budget_seconds=body.get("outage_budget_seconds", 0),
-        before=_decode_layout(body["before"]) if body.get("before") else None,
+        highest_retry_cap=body["highest_retry_cap"],
+        least_ready_partitions=body["least_ready_partitions"],
+        exactly_once_from_ms=body["exactly_once_from_ms"],
+        lists=tuple(decode_list(entry) for entry in body["lists"]),
+        workers=body["workers"],
+        max_delay_seconds=body["max_delay_seconds"],
+        control=body["control"],
+        ready_topics=tuple(AllowedTopic(*entry) for entry in body["ready_topics"]),
+        ready_topics_forgotten_ms=body["ready_topics_forgotten_ms"],
+        outage_budget_seconds=body["outage_budget_seconds"],
+        before=_decode_layout(body["before"]) if body["before"] else None,
     )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.layout import Layout
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.registry import LayoutRecord, Owner
@@ -23,5 +24,6 @@ def serving(topic: str, layout: Layout, *, partitions: int = 2, **further: Any) 
         front_partitions=partitions,
         ready_partitions=partitions,
         group=TopicNames.of(topic).group,
+        lists=(DelayList(delay_seconds=layout.delay_seconds, retry_cap=3, from_ms=0),),
     )
     return replace(record, **further)

@@ -172,13 +172,13 @@ class LastAudit(Status):
     """The name of the DelayedTopicAudit."""
     verdict: Verdict
     """The verdict of the audit."""
-    started_at: Time | None = None
+    started_at: Time
     """When the operator froze the offsets of the audit. The latest audit is the one with the latest offsets."""
     time: Time
     """When the audit finished."""
-    reason: str | None = None
+    reason: str
     """The reason of the verdict, as in the condition `Verified` of the audit."""
-    message: str | None = None
+    message: str
     """The verdict in a sentence."""
 
 
@@ -187,15 +187,15 @@ class LastViolation(Status):
 
     name: str
     """The name of the DelayedTopicAudit."""
-    started_at: Time | None = None
+    started_at: Time
     """When the operator froze the offsets of the audit."""
     time: Time
     """When the audit finished."""
     message: str
     """Which promise was broken, and for which records."""
-    acknowledge_as: str | None = None
+    acknowledge_as: str
     """The value of the annotation `delayedtopics.io/acknowledged-audit` that acknowledges this broken promise: the name of the audit. If an
-    earlier audit of the same name is known, `startedAt` follows the name, after a `/`. Unless set, the value is the name."""
+    earlier audit of the same name is known, `startedAt` follows the name, after a `/`."""
 
 
 class DelayedTopicStatus(StatusBase):

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, assert_never
 
 from delayed_topics_core.audit_window import AuditWindow
+from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import Condition
 from delayed_topics_core.registry import AuditedRecord
@@ -43,7 +44,7 @@ WINDOW = AuditWindow(
     topic="orders",
     topic_ids={},
     partition_delays=(0, 10),
-    delay_seconds=(0, 10),
+    delay_lists=(DelayList(delay_seconds=(0, 10), retry_cap=5, from_ms=0),),
     ready_partitions=1,
     least_ready_partitions=1,
     retry_cap=5,

@@ -44,12 +44,7 @@ class Served:
     def follow(self, state: RegistryState) -> bool:
         """Takes what the registry says; True if anything changed. A planned layout is not followed until it serves."""
         record, topics = state.layouts.get(self.topic), state.topics.get(self.topic)
-        if record is None or not self._is_ours(record):
-            layout = None
-        elif record.state == "planned" and record.before is None:
-            layout = self.layout  # an operator of an earlier version notes a plan only
-        else:
-            layout = record.served
+        layout = record.served if record is not None and self._is_ours(record) else None
         changed = layout != self.layout or topics != self.topics
         self.layout, self.topics = layout, topics
         self.listed = record is not None and record.state != "retired" and self._is_ours(record)

@@ -31,8 +31,6 @@ from delayed_topics_operator.audits.unserved import unserved
 from delayed_topics_operator.delayed_topic.reconcile import handover
 from delayed_topics_operator.gateways.kafka import KafkaLink
 
-FIRST_GENERATION = 1
-
 ENDS: Sequence[tuple[Sequence[int], Literal["latest", "stable"]]] = (
     ((2, 3), "latest"),
     ((1,), "latest"),
@@ -40,10 +38,6 @@ ENDS: Sequence[tuple[Sequence[int], Literal["latest", "stable"]]] = (
 )
 """By the topics' number in TopicNames.topics; further ready topics are read with the ready topic. In this order, no copy below the end
 of its topic is of a record above the end of that record's topic."""
-NO_ENDS = (
-    "an older version made the last audit of the chain and noted no end offsets. It is unknown whether records that it accounted for "
-    "were released again. The next audit of the chain will see that"
-)
 
 Offsets = Mapping[str, tuple[int, ...]]
 
@@ -137,7 +131,6 @@ async def freeze(
         | {name: info.id for name, info in topics.targets.found.items()},
         targets=tuple(topics.targets.found),
         partition_delays=layout.layout.partition_delays[: counts[names.delays]],
-        delay_seconds=unedited(layout),
         ready_partitions=counts[names.ready],
         least_ready_partitions=extent.least_ready_partitions,
         retry_cap=layout.highest_retry_cap,
@@ -245,7 +238,6 @@ async def _since(link: KafkaLink, topics: Topics, last: AuditedRecord, read: Par
         roots_from_offsets={name: _up_to(begun[name], since[name]) for name in sources},
         least_ready_partitions=last.ready_partitions,
         new_from_offsets=new,
-        unseen=() if new else (NO_ENDS,),
         perhaps_unseen=removed,
     )
 
@@ -307,11 +299,3 @@ async def _first_at(
 
 def _up_to(limits: Sequence[int] | None, offsets: Sequence[int]) -> tuple[int, ...]:
     return tuple(offsets if limits is None else map(min, offsets, limits))
-
-
-def unedited(layout: LayoutRecord) -> tuple[int, ...]:
-    """The delay list, if it is the first one, whatever else has changed."""
-    if layout.lists and layout.lists[0].from_ms == 0:
-        first = layout.lists[0].delay_seconds
-        return first if all(entry.delay_seconds == first for entry in layout.lists) else ()
-    return layout.layout.delay_seconds if layout.layout.generation == FIRST_GENERATION else ()

@@ -48,7 +48,7 @@ def _expected(topic: Manifest, last: dict[str, Any]) -> datetime | None:
     schedule = (topic["spec"].get("audit") or {}).get("schedule")
     if schedule is None:
         return None
-    since = _time(last.get("startedAt") or last.get("time") or topic["metadata"]["creationTimestamp"])
+    since = _time(last["startedAt"] if last else topic["metadata"]["creationTimestamp"])
     try:
         _, expected = islice(times(schedule, since), 2) if since is not None else (None, None)
         return expected

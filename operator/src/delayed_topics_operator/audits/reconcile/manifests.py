@@ -24,8 +24,6 @@ AUDIT_LABEL = "delayedtopics.io/audit"
 """Of all that an audit has, its executors' pods too: the Job's name."""
 CONTAINER = "audit"
 WINDOW_KEY = "window.json.gz"
-PLAIN_WINDOW_KEY = "window.json"
-"""Where an operator of before wrote it, whose audit may be under way."""
 TOPIC_UID = "delayedtopics.io/delayed-topic-uid"
 """Annotation of the window: the DelayedTopic whose offsets were frozen, since another one may get its name."""
 MAX_NAME = 54
@@ -72,17 +70,10 @@ def config_map(o: AuditObservation, window: AuditWindow) -> Manifest:
 
 def window_of(config_map: Manifest | None) -> AuditWindow | None:
     """As it was frozen; None: there is none, or somebody else wrote it."""
-    written = config_map or {}
     try:
-        if _window_key(config_map) == PLAIN_WINDOW_KEY:
-            return AuditWindow.decode(written["data"][PLAIN_WINDOW_KEY].encode())
-        return AuditWindow.decode(b64decode((written.get("binaryData") or {}).get(WINDOW_KEY, "")))
+        return AuditWindow.decode(b64decode(((config_map or {}).get("binaryData") or {}).get(WINDOW_KEY, "")))
     except (UnreadableRecord, ValueError):
         return None
-
-
-def _window_key(config_map: Manifest | None) -> str:
-    return PLAIN_WINDOW_KEY if PLAIN_WINDOW_KEY in ((config_map or {}).get("data") or {}) else WINDOW_KEY
 
 
 def too_large(config_map: Manifest) -> str | None:
@@ -98,7 +89,7 @@ def too_large(config_map: Manifest) -> str | None:
 
 
 def audited_uid(config_map: Manifest | None) -> str | None:
-    """Of the DelayedTopic that this window is of. None: there is no window, or an older operator made it."""
+    """Of the DelayedTopic that this window is of. None: there is no window, or somebody else made it."""
     annotations = ((config_map or {}).get("metadata") or {}).get("annotations") or {}
     return annotations.get(TOPIC_UID)
 
@@ -181,7 +172,7 @@ def _container(o: AuditObservation, disk: LocalDisk, *, indexed: bool) -> Manife
         "imagePullPolicy": o.job_settings.image_pull_policy,
         "args": [
             "run",
-            f"--window={FROZEN}/{_window_key(o.config_map)}",
+            f"--window={FROZEN}/{WINDOW_KEY}",
             "--connection=/etc/delayed-topics/connection",
             f"--result={TERMINATION_LOG}",
             f"--master={'k8s://https://kubernetes.default.svc' if spark.executors else f'local[{spark.cores}]'}",

@@ -307,9 +307,8 @@ def _on_topic(o: AuditObservation) -> DelayedTopicStatus | None:
 
 
 def _is_later(looked_at: datetime, known: LastAudit | LastViolation | None) -> bool:
-    """Whether this audit is later than the known one. That depends on when its offsets were frozen, and not on when it ended. An older
-    operator noted only the end."""
-    return known is None or (known.started_at or known.time) < looked_at
+    """Whether this audit is later than the known one. That depends on when its offsets were frozen, and not on when it ended."""
+    return known is None or known.started_at < looked_at
 
 
 def _is_of_all(o: AuditObservation) -> bool:

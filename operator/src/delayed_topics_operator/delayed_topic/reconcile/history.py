@@ -22,8 +22,7 @@ ROLLED_MS = 600_000
 
 
 def lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[DelayList, ...]:
-    """The delay lists since the first one, with the time from which each applies. An older version noted no list. If its delays were never
-    edited, they apply from the beginning. If they were edited, no one knows since when they apply, and that is from now on."""
+    """The delay lists since the first one, with the time from which each applies."""
     now_ms = int(o.now.timestamp() * 1000)
     present = DelayList(
         delay_seconds=layout.delay_seconds,
@@ -33,13 +32,8 @@ def lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[
     )
     if before is None:
         return (present,)
-    known = before.lists
-    if not known:
-        from_ms = 0 if before.layout.generation == 1 else now_ms
-        known = (
-            DelayList(delay_seconds=before.layout.delay_seconds, retry_cap=before.highest_retry_cap, from_ms=from_ms),
-        )
-    return known if replace(known[-1], from_ms=now_ms) == present else (*known, present)[-MAX_LISTS:]
+    noted = before.lists
+    return noted if replace(noted[-1], from_ms=now_ms) == present else (*noted, present)[-MAX_LISTS:]
 
 
 def ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[tuple[AllowedTopic, ...], int]:

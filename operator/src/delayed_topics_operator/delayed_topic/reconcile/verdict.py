@@ -17,26 +17,20 @@ def check(o: Observation) -> Finding:
     if known is not None and (last is None or _is_one(last, known)):
         message = f"audit {known.name}: {known.message}. Somebody has acknowledged this. The next audit reports the state since then"
         return _finding(ConditionState(status="Unknown", reason=Reason.VIOLATION_ACKNOWLEDGED, message=message))
-    if last is None or last.reason is None or last.message is None:
-        return Finding()  # none has ended, or one of an older version of the operator, whose condition stays
+    if last is None:
+        return Finding()
     message = f"audit {last.name}: {last.message}"
     return _finding(ConditionState(status=TRUTH[last.verdict], reason=Reason(last.reason), message=message))
 
 
 def unacknowledged(o: Observation) -> LastViolation | None:
     broken = o.subject.status.last_violation
-    return broken if broken is not None and _acknowledge_as(broken) != o.subject.acknowledged_audit else None
-
-
-def _acknowledge_as(broken: LastViolation) -> str:
-    return broken.acknowledge_as or broken.name
+    return broken if broken is not None and broken.acknowledge_as != o.subject.acknowledged_audit else None
 
 
 def _is_one(last: LastAudit, broken: LastViolation) -> bool:
-    """Whether the latest audit is the one that found this. A later one may have its name. An older operator did not note the begin."""
-    return last.name == broken.name and (
-        None in (last.started_at, broken.started_at) or last.started_at == broken.started_at
-    )
+    """Whether the latest audit is the one that found this. A later one may have its name."""
+    return (last.name, last.started_at) == (broken.name, broken.started_at)
 
 
 def _broken(o: Observation, broken: LastViolation, last: LastAudit | None) -> str:
@@ -46,7 +40,7 @@ def _broken(o: Observation, broken: LastViolation, last: LastAudit | None) -> st
     annotate = f"kubectl annotate dtopic {o.subject.name} -n {o.subject.namespace} --overwrite"
     return (
         f"audit {broken.name}: {broken.message}{later}. The condition stays until somebody has acknowledged this. "
-        f"Find the cause, and then run: {annotate} {ACKNOWLEDGED_AUDIT}={_acknowledge_as(broken)}"
+        f"Find the cause, and then run: {annotate} {ACKNOWLEDGED_AUDIT}={broken.acknowledge_as}"
     )
 
 
