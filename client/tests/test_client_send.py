@@ -12,8 +12,8 @@ from delayed_topics.producers import LARGEST_RECORD_BYTES
 from delayed_topics_client_testing import FRONT_PARTITIONS, Served, serve
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.layout import LayoutSpec, evolve
-from delayed_topics_core.partitioner import partition_for_key
 from delayed_topics_core.settings import FRONT_MAX_MESSAGE_BYTES
+from delayed_topics_core_testing.partitioner import partition_for_key
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline

@@ -7,8 +7,8 @@ import delayed_topics_engine as engine
 import pytest
 from delayed_topics_core.headers import Header, Root
 from delayed_topics_core.layout import LayoutSpec, evolve, initial, ladder
-from delayed_topics_core.partitioner import partition_for_key
 from delayed_topics_core_testing import copies
+from delayed_topics_core_testing.partitioner import partition_for_key
 from delayed_topics_worker_testing.engine_records import (
     MAX_DELAY_SECONDS,
     NOW_MS,
