@@ -30,11 +30,10 @@ def produce(connection: Connection, topic: str, values: list[bytes], partition: 
     assert producer.flush(120) == 0
 
 
-def test_the_cluster_is_described(admin: KafkaAdmin, broker: Broker) -> None:
+def test_the_cluster_is_described(admin: KafkaAdmin) -> None:
     cluster = admin.describe_cluster()
-    assert [f"{b.host}:{b.port}" for b in cluster.brokers] == [broker.bootstrap]
+    assert cluster.brokers == (1,)
     assert cluster.cluster_id
-    assert cluster.controller_id == cluster.brokers[0].id
 
 
 def test_topics_are_usable_when_create_returns(admin: KafkaAdmin, connection: Connection, fresh: Fresh) -> None:

@@ -34,14 +34,7 @@ def rebalance(generation: int, **fields: Any) -> Rebalance:
 
 def seen(before: RebalanceStatus | None, *told: Rebalance, settled: bool = True) -> RebalanceStatus:
     place = ("orders", 0)
-    member = GroupMember(
-        member_id="id",
-        instance_id=None,
-        client_id="w-0",
-        host="",
-        assignment=(place,),
-        target=(place,) if settled else (),
-    )
+    member = GroupMember(client_id="w-0", assignment=(place,), target=(place,) if settled else ())
     group = GroupInfo(
         group="g", state="Stable" if settled else "PreparingRebalance", protocol="classic", members=(member,)
     )

@@ -13,7 +13,7 @@ from delayed_topics_kafka.calls import Wait, settle
 from delayed_topics_kafka.errors import KafkaRefused, value_of
 from delayed_topics_kafka.fencing import FencingCalls
 from delayed_topics_kafka.groups import GroupCalls
-from delayed_topics_kafka.model import BrokerInfo, ClusterInfo
+from delayed_topics_kafka.model import ClusterInfo
 from delayed_topics_kafka.refusable import RefusableCalls
 
 
@@ -30,16 +30,12 @@ class KafkaAdmin(RefusableCalls, GroupCalls, FencingCalls):
         if isinstance(answer, KafkaError):
             raise self._error(answer, "describing the cluster")
         self._shut_out.clear()
-        return ClusterInfo(
-            cluster_id=answer.cluster_id,
-            brokers=tuple(BrokerInfo(id=node.id, host=node.host, port=node.port) for node in answer.nodes),
-            controller_id=answer.controller.id if answer.controller is not None else None,
-        )
+        return ClusterInfo(cluster_id=answer.cluster_id, brokers=tuple(node.id for node in answer.nodes))
 
     def offsets_retention_ms(self) -> int | None:
         """For how long Kafka keeps committed offsets of a group without members, in milliseconds. None: it does not say, as when the user
         has no right to DescribeConfigs of the cluster. Raises KafkaCallError."""
-        broker = str(self.describe_cluster().brokers[0].id)
+        broker = str(self.describe_cluster().brokers[0])
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
             resources = [ConfigResource(ResourceType.BROKER, name) for name in pending]

@@ -110,10 +110,7 @@ def _listed(client: AdminClient, group: str, timeout_seconds: float) -> GroupInf
         return GroupInfo(group=group, state="Dead", protocol="classic", members=())
     members = tuple(
         GroupMember(
-            member_id=member.id,
-            instance_id=None,
             client_id=member.client_id,
-            host=member.client_host,
             assignment=tuple(sorted(assigned_partitions(member.assignment))),
             target=None,
         )
@@ -166,10 +163,7 @@ def _group_info(described: ConsumerGroupDescription) -> GroupInfo:
 def _member(described: MemberDescription) -> GroupMember:
     target = described.target_assignment
     return GroupMember(
-        member_id=described.member_id,
-        instance_id=described.group_instance_id,
         client_id=described.client_id,
-        host=described.host,
         assignment=_keys(described.assignment),
         target=None if target is None else _keys(target),
     )

@@ -9,19 +9,11 @@ TopicPartitionKey = tuple[str, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BrokerInfo:
-    id: int
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterInfo:
-    """`controller_id` is None while no controller is known."""
+    """`brokers`: the ids of those that answer."""
 
     cluster_id: str
-    brokers: tuple[BrokerInfo, ...]
-    controller_id: int | None
+    brokers: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,12 +50,9 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupMember:
-    """`instance_id`: of static members. `target` is what the member shall have once it has followed; None under the classic protocol."""
+    """`target` is what the member shall have once it has followed; None under the classic protocol."""
 
-    member_id: str
-    instance_id: str | None
     client_id: str
-    host: str
     assignment: tuple[TopicPartitionKey, ...]
     target: tuple[TopicPartitionKey, ...] | None
 

@@ -389,6 +389,4 @@ class Simulation:
 
 
 def member(name: str, *assignment: tuple[str, int]) -> GroupMember:
-    return GroupMember(
-        member_id=f"{name}-1", instance_id=name, client_id=name, host="/10.0.0.1", assignment=assignment, target=None
-    )
+    return GroupMember(client_id=name, assignment=assignment, target=None)
