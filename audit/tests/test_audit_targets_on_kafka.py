@@ -10,11 +10,12 @@ from delayed_topics_audit.account import Result
 from delayed_topics_audit.job import audit
 from delayed_topics_audit_testing.declared import chained, register, whole_window
 from delayed_topics_core.headers import Header
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
+from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from pyspark.sql import SparkSession
 
@@ -71,7 +72,7 @@ def test_what_came_out_in_another_ready_topic_is_accounted_for_and_what_is_wrong
     front = (orders.names.front, 0)
     end = harness.admin.list_offsets([front], "latest")[front]
     assert isinstance(end, int)
-    harness.commit(orders.record.group, {front: CommittedOffset(end)})
+    harness.commit(orders.record.group, {front: OffsetAndMetadata(end)})
 
     found = judged(orders, spark)
     assert found.verdict == "Violated", found.message

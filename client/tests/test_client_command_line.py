@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 from delayed_topics import DelayedTopic
 from delayed_topics.cli import main
 from delayed_topics_client_testing import Served
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_kafka.admin import KafkaAdmin
-from delayed_topics_kafka.model import CommittedOffset
 
 FINISHED = "dt1:eJxjBgAABAAE"
 """Of a commit at offset 1: 2 and 3 are finished above it."""
@@ -79,10 +79,12 @@ def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
     for _ in range(4):
         served.produce(front, b"x", headers=[])
     served.release(b"x")
-    starts = {(front, p): CommittedOffset(0) for p in range(3)} | {(delays, p): CommittedOffset(0) for p in range(3)}
+    starts = {(front, p): OffsetAndMetadata(0) for p in range(3)} | {
+        (delays, p): OffsetAndMetadata(0) for p in range(3)
+    }
     # of the five in partition 2: offset 0 is done, and 2 and 3 are finished above it
-    starts[delays, 2] = CommittedOffset(1, FINISHED)
-    starts[front, 0] = CommittedOffset(3)
+    starts[delays, 2] = OffsetAndMetadata(1, FINISHED)
+    starts[front, 0] = OffsetAndMetadata(3)
     KafkaAdmin(served.connection).commit(served.layout.group, starts)
     shown = run("--bootstrap", served.bootstrap, "status", front)
     assert shown.exit_code == 0, shown.output
@@ -106,13 +108,13 @@ UNKNOWN = ["-"] * 7
 NOTHING = ["0"] * 7
 
 
-def fill(served: Served, commits: dict[tuple[str, int], CommittedOffset]) -> None:
+def fill(served: Served, commits: dict[tuple[str, int], OffsetAndMetadata]) -> None:
     """Ten records in each partition of delays, none in front. Layout: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s."""
     front, delays = served.names.front, served.names.delays
     for partition in range(4):
         for _ in range(10):
             served.produce(delays, b"x", partition=partition, headers=[])
-    of_front = {(front, partition): CommittedOffset(0) for partition in range(3)}
+    of_front = {(front, partition): OffsetAndMetadata(0) for partition in range(3)}
     KafkaAdmin(served.connection).commit(served.layout.group, of_front | commits)
 
 
@@ -122,9 +124,9 @@ def test_the_status_does_not_count_partitions_of_which_it_is_not_known_what_wait
     fill(
         served,
         {
-            (delays, 0): CommittedOffset(4),  # of partition 1, Kafka has none
-            (delays, 2): CommittedOffset(0, "dt1::AAAAAAAAAAAAAAAAAAAAAA"),
-            (delays, 3): CommittedOffset(11),
+            (delays, 0): OffsetAndMetadata(4),  # of partition 1, Kafka has none
+            (delays, 2): OffsetAndMetadata(0, "dt1::AAAAAAAAAAAAAAAAAAAAAA"),
+            (delays, 3): OffsetAndMetadata(11),
         },
     )
 
@@ -152,7 +154,7 @@ def test_the_status_does_not_count_partitions_of_which_it_is_not_known_what_wait
 @pytest.mark.broker
 def test_the_status_names_records_that_were_removed_and_does_not_count_them_as_waiting(served: Served) -> None:
     delays = served.names.delays
-    fill(served, {(delays, p): CommittedOffset(2) for p in range(4)} | {(delays, 2): CommittedOffset(1, FINISHED)})
+    fill(served, {(delays, p): OffsetAndMetadata(2) for p in range(4)} | {(delays, 2): OffsetAndMetadata(1, FINISHED)})
     client = AdminClient(served.connection.client_config())
     for deleted in client.delete_records([TopicPartition(delays, p, 6) for p in (1, 2)]).values():
         deleted.result(60)
@@ -168,7 +170,7 @@ def test_the_status_names_records_that_were_removed_and_does_not_count_them_as_w
 @pytest.mark.broker
 def test_the_status_does_not_say_of_a_topic_that_is_gone_that_it_is_empty(served: Served) -> None:
     ready, dead_letter = served.names.ready, served.names.dead_letter
-    fill(served, {(served.names.delays, p): CommittedOffset(0) for p in range(4)})
+    fill(served, {(served.names.delays, p): OffsetAndMetadata(0) for p in range(4)})
     KafkaAdmin(served.connection).delete_topics([ready, dead_letter])
 
     shown = run("--bootstrap", served.bootstrap, "status", served.names.front)
@@ -184,7 +186,7 @@ def test_what_comes_next_in_a_topic_that_was_made_again_is_shown_although_the_fo
     served: Served,
 ) -> None:
     delays = served.names.delays
-    fill(served, {(delays, p): CommittedOffset(10) for p in range(3)} | {(delays, 3): CommittedOffset(11)})
+    fill(served, {(delays, p): OffsetAndMetadata(10) for p in range(3)} | {(delays, 3): OffsetAndMetadata(11)})
 
     shown = run("--bootstrap", served.bootstrap, "peek", served.names.front, "-n", "1")
 
@@ -202,7 +204,7 @@ def test_what_comes_next_is_shown_soonest_first_and_without_its_content(served: 
     served.produce(delays, b"an hour", partition=3, headers=[])
     # of the four in partition 2: offset 0 is done, and 2 and 3 are finished above it
     KafkaAdmin(served.connection).commit(
-        served.layout.group, {(delays, 2): CommittedOffset(1, FINISHED), (delays, 3): CommittedOffset(0)}
+        served.layout.group, {(delays, 2): OffsetAndMetadata(1, FINISHED), (delays, 3): OffsetAndMetadata(0)}
     )
     served.produce(delays, b"secret 4", partition=2, headers=[("dt-due-at", b"1790000000000"), ("dt-id", b"order-4")])
 
@@ -237,8 +239,8 @@ def test_the_marks_of_transactions_are_no_backlog(served: Served) -> None:
             records.retry(record, TimeoutError("slow"))
             records.stop()
     (copy,) = served.read(front)
-    starts = {(front, p): CommittedOffset(0) for p in range(3)}
-    starts[front, copy.partition] = CommittedOffset(1)
+    starts = {(front, p): OffsetAndMetadata(0) for p in range(3)}
+    starts[front, copy.partition] = OffsetAndMetadata(1)
     KafkaAdmin(served.connection).commit(served.layout.group, starts)
     ends = KafkaAdmin(served.connection).list_offsets([(front, copy.partition)], "latest")
     assert ends == {(front, copy.partition): 2}  # the copy and the mark

@@ -14,10 +14,10 @@ from confluent_kafka import Producer
 from delayed_topics.cli import main
 from delayed_topics_client_testing import Copied, Served
 from delayed_topics_core.headers import Header
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
-from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_worker_testing.foreign_client import produce_with_raw_header_key
 
 pytestmark = pytest.mark.broker
@@ -214,7 +214,7 @@ def test_what_kafka_no_longer_knows_to_be_sent_is_not_sent_again_unless_it_is_as
 
 def test_each_redrive_renews_the_positions_of_all_partitions(served: Served) -> None:
     admin, places = KafkaAdmin(served.connection), [(served.names.dead_letter, partition) for partition in range(2)]
-    admin.commit(served.names.redrive_group, dict.fromkeys(places, CommittedOffset(0, "")))
+    admin.commit(served.names.redrive_group, dict.fromkeys(places, OffsetAndMetadata(0, "")))
     bury(served, b"v")
 
     assert "1 dead letter of" in run(served).output

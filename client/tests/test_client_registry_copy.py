@@ -11,9 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AclOperation, AclPermissionType, AdminClient, ResourceType
 from delayed_topics.cli import main
-from delayed_topics_core.handover import Handover, Position
+from delayed_topics_core.handover import Handover
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import CLOCK_TOPIC, EVENTS_TOPIC, REGISTRY_TOPIC
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.registry import AuditedRecord, Claim, Owner, RegistryRecord, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core_testing.served import serving
@@ -86,7 +87,7 @@ def served(broker: Broker) -> list[RegistryRecord]:
         serving("orders", initial(LayoutSpec(delay_seconds=(0, 10), partitions=2)), owner=SHOP),
         TopicsRecord(
             topic="orders", ids=ids(broker), start_offsets=starts, begun={"orders": 2, "orders.delays": 1},
-            handover=Handover(group="g", positions={"orders": (Position(8), Position(9))}),
+            handover=Handover(group="g", positions={"orders": (OffsetAndMetadata(8), OffsetAndMetadata(9))}),
         ),
         AuditedRecord(
             topic="orders", ids=ids(broker), offsets={"orders": (9, 9)}, since_ms=5, ready_partitions=2, ends={}

@@ -23,11 +23,11 @@ from delayed_topics import DelayedTopic, Record, Records, Reject, transacting
 from delayed_topics.cli import main
 from delayed_topics_client_testing import Served, received, serve
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import ConnectionInvalid, NotAuthorized
-from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
 
 ACLS = Path(__file__).resolve().parents[2] / "docs" / "kafka-acls.md"
@@ -193,7 +193,7 @@ def test_a_status_that_has_to_read_records_names_the_topic_that_may_not_be_read(
         return CliRunner().invoke(main, ["--bootstrap", guarded.bootstrap, "status", guarded.names.front])
 
     guarded.produce(delays, b"x", partition=2, headers=[])
-    KafkaAdmin(guarded.connection).commit(guarded.layout.group, {(delays, 2): CommittedOffset(0)})
+    KafkaAdmin(guarded.connection).commit(guarded.layout.group, {(delays, 2): OffsetAndMetadata(0)})
     deny_only(guarded.connection, ResourceType.TOPIC, delays, AclOperation.READ)
     refused = status()
     assert refused.exit_code == 1

@@ -2,8 +2,8 @@
 
 from delayed_topics.redrive import NO_REASON
 from delayed_topics.sent import Sent
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import DeadLetterReason
-from delayed_topics_kafka.model import CommittedOffset
 
 TOPIC_ID = "u9bGsJPYQqqmMyT6hHbJxg"
 KAFKAS_MOST_BYTES = 4096
@@ -17,9 +17,9 @@ def test_the_positions_of_all_reasons_fit_into_a_commit_and_come_back() -> None:
     metadata = sent.metadata(TOPIC_ID)
 
     assert len(metadata) < KAFKAS_MOST_BYTES
-    assert Sent.decode(CommittedOffset(sent.others, metadata), TOPIC_ID) == sent
-    assert Sent.decode(CommittedOffset(sent.others, metadata), "another") is None
+    assert Sent.decode(OffsetAndMetadata(sent.others, metadata), TOPIC_ID) == sent
+    assert Sent.decode(OffsetAndMetadata(sent.others, metadata), "another") is None
 
 
 def test_an_offset_that_somebody_has_set_by_hand_counts_for_all_reasons() -> None:
-    assert Sent.decode(CommittedOffset(7, ""), TOPIC_ID) == Sent(7)
+    assert Sent.decode(OffsetAndMetadata(7, ""), TOPIC_ID) == Sent(7)

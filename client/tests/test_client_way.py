@@ -15,13 +15,13 @@ from delayed_topics.way import RecordPlace
 from delayed_topics_client_testing import Served, serve
 from delayed_topics_core.headers import Header, Root
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core_testing import copies
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
 
 FAR_MS = 4_000_000_000_000
@@ -45,7 +45,7 @@ def way(attempt: dict[str, Any]) -> list[str]:
 
 
 def commit(served: Served, topic: str, offset: int, *, partition: int = 0) -> None:
-    KafkaAdmin(served.connection).commit(served.layout.group, {(topic, partition): CommittedOffset(offset)})
+    KafkaAdmin(served.connection).commit(served.layout.group, {(topic, partition): OffsetAndMetadata(offset)})
 
 
 def hop(served: Served, root: Root, *, partition: int, due_at_ms: int = FAR_MS) -> None:
@@ -282,8 +282,8 @@ def test_a_record_in_a_topic_that_was_made_again_is_not_missing_because_the_form
 ) -> None:
     front = served.names.front
     served.produce(front, b"v", headers=[])
-    former = CommittedOffset(1, "dt1::AAAAAAAAAAAAAAAAAAAAAA")
-    for committed in (former, CommittedOffset(9)):
+    former = OffsetAndMetadata(1, "dt1::AAAAAAAAAAAAAAAAAAAAAA")
+    for committed in (former, OffsetAndMetadata(9)):
         KafkaAdmin(served.connection).commit(served.layout.group, {(front, 0): committed})
         (attempt,) = attempts(served, "0@0")
         assert attempt["state"] == "Pending"

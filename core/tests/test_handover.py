@@ -6,21 +6,24 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_core.errors import UnreadableRecord
-from delayed_topics_core.handover import NOTHING, Handover, Position, further
+from delayed_topics_core.handover import Handover, further
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.registry import TopicsRecord, decode, encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-HANDOVER = Handover(group="g", positions={"orders": (Position(7, "dt1::id"), NOTHING), "orders.delays": (Position(0),)})
+HANDOVER = Handover(
+    group="g", positions={"orders": (OffsetAndMetadata(7, "dt1::id"), None), "orders.delays": (OffsetAndMetadata(0),)}
+)
 
 
-def committed(finished: set[int]) -> Position:
+def committed(finished: set[int]) -> OffsetAndMetadata:
     """Of a partition of which these offsets are finished, as workers write it."""
     lowest = next(offset for offset in range(len(finished) + 1) if offset not in finished)
     above = [offset - lowest - 1 for offset in finished if offset > lowest]
     bitmap = sum(1 << bit for bit in above).to_bytes(max(above, default=-1) // 8 + 1, "little")
     text = base64.b64encode(zlib.compress(bitmap)).decode() if above else ""
-    return Position(lowest, f"dt1:{text}:id")
+    return OffsetAndMetadata(lowest, f"dt1:{text}:id")
 
 
 @given(st.lists(st.integers(0, 30), unique=True, min_size=1), st.data())
@@ -32,14 +35,14 @@ def test_of_two_commits_of_one_partition_the_later_is_the_further(order: list[in
 
 
 def test_any_commit_is_further_than_none_and_what_cannot_be_read_counts_by_its_offset() -> None:
-    assert further(NOTHING, Position(0)) == further(Position(0), NOTHING) == Position(0)
-    assert further(Position(3, "somebody's"), committed({0, 1, 2, 5})) == committed({0, 1, 2, 5})
+    assert further(None, OffsetAndMetadata(0)) == further(OffsetAndMetadata(0), None) == OffsetAndMetadata(0)
+    assert further(OffsetAndMetadata(3, "somebody's"), committed({0, 1, 2, 5})) == committed({0, 1, 2, 5})
 
 
 def test_partitions_that_came_later_and_topics_that_were_made_again_have_no_position() -> None:
-    assert HANDOVER.of("orders", 0) == Position(7, "dt1::id")
-    assert (HANDOVER.of("orders", 1), HANDOVER.of("orders", 2), HANDOVER.of("other", 0)) == (NOTHING,) * 3
-    assert HANDOVER.without({"orders"}).positions == {"orders.delays": (Position(0),)}
+    assert HANDOVER.of("orders", 0) == OffsetAndMetadata(7, "dt1::id")
+    assert (HANDOVER.of("orders", 1), HANDOVER.of("orders", 2), HANDOVER.of("other", 0)) == (None,) * 3
+    assert HANDOVER.without({"orders"}).positions == {"orders.delays": (OffsetAndMetadata(0),)}
 
 
 def test_it_is_noted_in_the_registry_and_a_damaged_one_is_an_error() -> None:
@@ -48,7 +51,8 @@ def test_it_is_noted_in_the_registry_and_a_damaged_one_is_an_error() -> None:
     assert decode(record.key, encode(replace(record, handover=None))) == replace(record, handover=None)
     for damaged in (b'"positions":7', b'"positions":{"orders":[[]]}', b'"positions":{"orders":[["x",""]]}'):
         value = encode(record).replace(
-            encode(record).partition(b'"handover":')[2].partition(b',"ids"')[0], b'{"group":"g",' + damaged + b"}"
+            encode(record).partition(b'"handover":')[2].partition(b',"ids"')[0],
+            b'{"group":"g","kept":false,' + damaged + b"}",
         )
         with pytest.raises(UnreadableRecord):
             decode(record.key, value)
@@ -56,10 +60,10 @@ def test_it_is_noted_in_the_registry_and_a_damaged_one_is_an_error() -> None:
 
 def test_of_its_own_offsets_a_group_goes_on_with_those_that_kafka_still_has() -> None:
     """Somebody may have set them back; what another group has handed over counts where it is further."""
-    positions = {"orders": (Position(1_000),)}
+    positions = {"orders": (OffsetAndMetadata(1_000),)}
     kept = Handover(group="g", positions=positions, kept=True)
     handed = Handover(group="g", positions=positions)
-    for committed in (Position(300), Position(2_000)):
+    for committed in (OffsetAndMetadata(300), OffsetAndMetadata(2_000)):
         assert kept.goes_on_at("orders", 0, committed) == committed
-    assert kept.goes_on_at("orders", 0, NOTHING) == Position(1_000)
-    assert handed.goes_on_at("orders", 0, Position(300)) == Position(1_000)
+    assert kept.goes_on_at("orders", 0, None) == OffsetAndMetadata(1_000)
+    assert handed.goes_on_at("orders", 0, OffsetAndMetadata(300)) == OffsetAndMetadata(1_000)

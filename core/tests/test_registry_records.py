@@ -11,9 +11,10 @@ from delayed_topics_core.carried import Carried
 from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.errors import IllegalTopicName, UnreadableRecord
 from delayed_topics_core.events import Event
-from delayed_topics_core.handover import NOTHING, Handover, Position
+from delayed_topics_core.handover import Handover
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import MAX_FRONT_NAME_LENGTH, TopicNames, check_topic_name
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.registry import (
     AuditedRecord,
@@ -126,7 +127,7 @@ RECORDS: list[RegistryRecord] = [
         start_offsets={"orders": (0, 7)},
         begun={"orders": 1},
         made_again=("orders.ready",),
-        handover=Handover(group="shared", positions={"orders": (Position(7, "!"), NOTHING)}),
+        handover=Handover(group="shared", positions={"orders": (OffsetAndMetadata(7, "!"), None)}),
         mirrored_from={"orders": "xyz"},
     ),
 ]

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_kafka.due import DUE_WITHIN_SECONDS, offsets_due_within
-from delayed_topics_kafka.model import TopicPartitionKey
 
 NOW_MS = 1_000_000_000
 MAIN, HOUR = ("orders.delays", 0), ("orders.delays", 1)

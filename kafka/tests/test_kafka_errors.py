@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_kafka import commits, errors
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import (
@@ -14,7 +15,7 @@ from delayed_topics_kafka.errors import (
     SettingsRefused,
     call_error,
 )
-from delayed_topics_kafka.model import CommittedOffset, TopicInfo
+from delayed_topics_kafka.model import TopicInfo
 
 ORDERS = ("orders", 0)
 
@@ -86,7 +87,7 @@ def committed(group: Group, monkeypatch: pytest.MonkeyPatch, *, timeout_seconds:
 
 def test_offsets_are_asked_for_again_when_the_groups_coordinator_has_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     group = Group(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, None)
-    assert committed(group, monkeypatch, timeout_seconds=60) == {ORDERS: CommittedOffset(7)}
+    assert committed(group, monkeypatch, timeout_seconds=60) == {ORDERS: OffsetAndMetadata(7)}
 
 
 def test_offsets_are_not_asked_for_longer_than_allowed_nor_again_when_they_are_refused(

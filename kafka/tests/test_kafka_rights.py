@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, AclPermissionType, ResourceType
 from delayed_topics_core.events import Event
 from delayed_topics_core.names import REGISTRY_TOPIC
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.registry import TopicsRecord
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.waiting import wait_until
@@ -16,7 +17,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.control import ControlReader
 from delayed_topics_kafka.errors import KafkaCallError, NotAuthorized
 from delayed_topics_kafka.events import EventWriter
-from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
+from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
 from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift, rule
@@ -105,7 +106,7 @@ def test_one_forbidden_topic_is_named_and_hides_no_other(connection: Connection)
     assert_not_authorized(deleted["secret"], "topic secret")
     assert deleted["open"] is None
     assert_not_authorized(admin.describe_groups(["theirs"])["theirs"], "describing group theirs")
-    assert_not_authorized(admin.commit("theirs", {("read-only", 0): CommittedOffset(0)})["read-only", 0])
+    assert_not_authorized(admin.commit("theirs", {("read-only", 0): OffsetAndMetadata(0)})["read-only", 0])
     assert_not_authorized(admin.committed_of_groups({"theirs": None})["theirs"], "reading the offsets of group theirs")
     with pytest.raises(NotAuthorized, match="reading the offsets of group theirs"):
         committed_offsets(connection, "theirs", [("open", 0)], timeout_seconds=5)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_devcluster.broker import Broker, Brokers
 from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.kafka import java_command
@@ -12,7 +13,7 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_true
 from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, TopicExists, TopicMissing
-from delayed_topics_kafka.model import NewTopicSpec, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_kafka_testing.slow_wire import Api, slow_broker
 
 pytestmark = pytest.mark.broker

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.paths import cache_dir
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.rights import AUTHORIZER, rule
 from delayed_topics_operator.audits.reconcile.manifests import window_of
 from delayed_topics_operator.values.manifest import Manifest
@@ -54,7 +54,9 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(harn
     harness.apply(partitions=4)
     harness.wait_until_served()
     names = TopicNames.of(harness.topic)
-    assert harness.kafka.commit(names.group, {(harness.topic, 1): CommittedOffset(5, "")}) == {(harness.topic, 1): None}
+    assert harness.kafka.commit(names.group, {(harness.topic, 1): OffsetAndMetadata(5, "")}) == {
+        (harness.topic, 1): None
+    }
     apply_audit(harness, maxLatenessMs=77, sample={"oneIn": 3})
     wait_for_job(harness)
     config_map = child(harness, "ConfigMap", "windowConfigMap")

@@ -12,12 +12,13 @@ from delayed_topics_core.carried import Carried
 from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.registry import AuditedRecord, Claim, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core_testing.served import OWNER, serving
 from delayed_topics_crds.audit import Window as Asked
-from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.audits.reconcile.chain import ended
 from delayed_topics_operator.audits.reconcile.observation import Unauditable, Waiting
@@ -65,8 +66,8 @@ class Offsets:
 
     async def committed(
         self, group: str, partitions: Sequence[TopicPartitionKey]
-    ) -> dict[TopicPartitionKey, CommittedOffset | None]:
-        return dict.fromkeys(partitions, CommittedOffset(50))
+    ) -> dict[TopicPartitionKey, OffsetAndMetadata | None]:
+        return dict.fromkeys(partitions, OffsetAndMetadata(50))
 
     async def offsets(self, partitions: Sequence[TopicPartitionKey], which: str) -> dict[TopicPartitionKey, int]:
         self.looked_up += [(topic, which) for topic in dict.fromkeys(topic for topic, _ in partitions)]

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim, Owner, encode
 from delayed_topics_crds import Grant
@@ -193,7 +194,7 @@ def test_an_adopted_topic_begins_at_its_end_whatever_its_group_has_committed_in_
     simulation.settle()
     handover = simulation.kafka.registry.topics["orders"].handover
     assert handover is not None
-    assert (handover.group, handover.of("orders", 0).offset) == ("delayedtopics.orders", 100)
+    assert (handover.group, handover.of("orders", 0)) == ("delayedtopics.orders", OffsetAndMetadata(100))
     simulation.kafka.committed["delayedtopics.orders"]["orders", 0] = 100
     simulation.settle()
     assert simulation.kafka.registry.topics["orders"].handover is None

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_kafka.errors import KafkaUnreachable
-from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 from delayed_topics_operator.delayed_topic.observe.load import Loads
 from delayed_topics_operator.delayed_topic.reconcile.autoscale import decided
 from delayed_topics_operator.delayed_topic.reconcile.load import Load
@@ -39,7 +39,7 @@ class FakeLink:
 
     async def committed(self, group: str, places: Sequence[TopicPartitionKey]) -> Mapping[TopicPartitionKey, Any]:
         assert group == NAMES.group
-        return {place: CommittedOffset(self.committed_offsets.get(place, 0), self.metadata) for place in places}
+        return {place: OffsetAndMetadata(self.committed_offsets.get(place, 0), self.metadata) for place in places}
 
     async def offsets(self, places: Sequence[TopicPartitionKey], which: str) -> Mapping[TopicPartitionKey, int]:
         assert which == "stable"

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from delayed_topics_core.handover import NOTHING, Handover, Position
+from delayed_topics_core.handover import Handover
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
-from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import GroupInfo, TopicInfo
 from delayed_topics_operator.delayed_topic.observe.kafka import kafka_view
 from delayed_topics_operator.delayed_topic.reconcile import reconcile
 from delayed_topics_operator.gateways.refusals import Refusals
@@ -93,7 +94,7 @@ def test_the_former_workers_give_the_topics_up_before_others_get_them() -> None:
         None,
     )
     assert topics(simulation).handover == Handover(
-        group=SHARED.group, positions={"orders": (Position(7),), "orders.delays": (Position(7),) * 3}
+        group=SHARED.group, positions={"orders": (OffsetAndMetadata(7),), "orders.delays": (OffsetAndMetadata(7),) * 3}
     )
     assert ("StatefulSet", simulation.name) not in simulation.children
     assert simulation.condition(Condition.READY).status == "True"
@@ -155,7 +156,7 @@ def test_what_the_former_group_had_lost_is_no_position_to_begin_at() -> None:
     simulation.settle()
     given = topics(simulation).handover
     assert given is not None
-    assert (given.of("orders.delays", 1), given.of("orders", 0)) == (NOTHING, Position(7))
+    assert (given.of("orders.delays", 1), given.of("orders", 0)) == (None, OffsetAndMetadata(7))
 
 
 def test_a_change_of_mind_gives_the_topics_back_to_those_who_had_them() -> None:
@@ -266,7 +267,7 @@ def test_topics_of_workers_that_nobody_here_looks_after_go_over_however_many_par
     assert (layout(simulation).state, layout(simulation).group) == ("serving", SHARED.group)
     handover = topics(simulation).handover
     assert handover is not None
-    assert handover.of("orders.delays", 299) == Position(7)
+    assert handover.of("orders.delays", 299) == OffsetAndMetadata(7)
     simulation.kafka.committed[SHARED.group] = dict.fromkeys(committed, 8)
     simulation.connection = usable()
     simulation.settle()
@@ -320,8 +321,8 @@ def test_what_is_committed_is_asked_when_it_is_known_who_has_given_up() -> None:
 
         async def committed(
             self, group: str, places: Sequence[TopicPartitionKey]
-        ) -> dict[TopicPartitionKey, CommittedOffset]:
-            return dict.fromkeys(places, CommittedOffset(self.last_commit))
+        ) -> dict[TopicPartitionKey, OffsetAndMetadata]:
+            return dict.fromkeys(places, OffsetAndMetadata(self.last_commit))
 
         async def group(self, group: str) -> GroupInfo:
             await asyncio.sleep(0)
@@ -330,4 +331,4 @@ def test_what_is_committed_is_asked_when_it_is_known_who_has_given_up() -> None:
 
     link: Any = Kafka()
     view = asyncio.run(kafka_view(link, TopicNames.of("orders"), simulation.owner, unmarked={}, deleting=False))
-    assert set(view.committed.values()) == {CommittedOffset(8)}
+    assert set(view.committed.values()) == {OffsetAndMetadata(8)}

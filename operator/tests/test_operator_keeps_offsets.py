@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from delayed_topics_core.handover import Handover, Position
+from delayed_topics_core.handover import Handover
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.registry import decode, encode
 from delayed_topics_operator_testing.shared import SHARED, sharing
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
@@ -44,7 +45,7 @@ def handed(simulation: Simulation) -> Handover | None:
 
 
 def kept(at: int, group: str = GROUP) -> Handover:
-    positions = {"orders": (Position(at),), "orders.delays": (Position(at),) * 3}
+    positions = {"orders": (OffsetAndMetadata(at),), "orders.delays": (OffsetAndMetadata(at),) * 3}
     return Handover(group=group, positions=positions, kept=True)
 
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 from delayed_topics.registry_copy import export_registry, import_registry
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec
+from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
@@ -150,7 +151,9 @@ def test_topics_that_were_mirrored_to_another_kafka_are_served_there_from_the_of
     ids = there.topic_ids()
     assert len(ids) == 4
     offsets = {
-        (name, p): CommittedOffset(0, "translated") for name in (names.front, names.delays) for p in range(counts[name])
+        (name, p): OffsetAndMetadata(0, "translated")
+        for name in (names.front, names.delays)
+        for p in range(counts[name])
     }
     there.wait(  # a broker may learn of its topics, and of what coordinates a group, a moment later
         lambda: set(there.kafka.commit(names.group, offsets).values()) == {None}, "the offsets are committed"

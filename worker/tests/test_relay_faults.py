@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.names import CLOCK_TOPIC
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import MAX_SPAN, decode_metadata, encode_metadata
-from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
@@ -53,7 +53,7 @@ def test_finished_offsets_in_the_commit_are_not_released_again(harness: WorkerHa
     orders.flush()
     finished = {n for n in range(11, 100) if n % 3}
     harness.commit(
-        orders.record.group, {(orders.names.front, 0): CommittedOffset(10, encode_metadata(10, sorted(finished)))}
+        orders.record.group, {(orders.names.front, 0): OffsetAndMetadata(10, encode_metadata(10, sorted(finished)))}
     )
     worker = harness.start(orders)
 
@@ -96,7 +96,7 @@ def test_a_restored_window_that_reaches_far_above_the_commit_comes_out_whole(har
     for n in range(count):
         orders.produce(b"%d" % n, partition=0)
     orders.flush()
-    far = CommittedOffset(0, encode_metadata(0, sorted(finished)))
+    far = OffsetAndMetadata(0, encode_metadata(0, sorted(finished)))
     harness.commit(orders.record.group, {(orders.names.front, 0): far})
 
     harness.start(orders)

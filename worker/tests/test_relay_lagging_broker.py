@@ -4,10 +4,10 @@ import time
 from typing import Any, cast
 
 import pytest
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import encode_metadata
-from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_worker.config import Guarantee
 from delayed_topics_worker.topic_watch import TopicsSnapshot, TopicWatch
 from delayed_topics_worker_testing.harness import WorkerHarness
@@ -80,6 +80,6 @@ def test_one_that_was_deleted_is_served_from_its_start_once_it_is_made_again_and
 
     with harness.reader(orders.names.ready) as read:
         wait_until(lambda: {r.value for r in read()} >= new, what="every record of the new topic is released")
-    expected = CommittedOffset(600, encode_metadata(600, (), info.id))
+    expected = OffsetAndMetadata(600, encode_metadata(600, (), info.id))
     wait_until(lambda: orders.committed().get((orders.names.front, 0)) == expected, what="the commit follows")
     wait_until(lambda: not worker.alarm_reasons(), what="no alarm")

@@ -4,10 +4,11 @@ import time
 from dataclasses import replace
 
 import pytest
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import encode_metadata
-from delayed_topics_kafka.model import CommittedOffset, TopicInfo
+from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
 
@@ -78,7 +79,7 @@ def test_all_records_of_a_front_topic_made_again_come_out_once_it_is_accepted(
 
     all_new_ones_come(orders)
     wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
-    expected = CommittedOffset(30, encode_metadata(30, (), info.id))
+    expected = OffsetAndMetadata(30, encode_metadata(30, (), info.id))
     wait_until(lambda: orders.committed().get((orders.names.front, 0)) == expected, what="the commit follows")
 
 
@@ -86,7 +87,7 @@ def test_a_commit_that_a_dying_worker_left_for_the_topic_that_is_gone_skips_noth
     orders = harness.declare((0, 1), front_partitions=1)
     old_id = orders.topics.ids[orders.names.front]
     info = make_again(orders)
-    stale = CommittedOffset(10, encode_metadata(10, [12], old_id))
+    stale = OffsetAndMetadata(10, encode_metadata(10, [12], old_id))
     harness.commit(orders.record.group, {(orders.names.front, 0): stale})
     orders.accept(info, begun=1)
 
@@ -102,21 +103,21 @@ def test_topics_that_were_mirrored_with_their_committed_offsets_go_on_there(harn
     for n in range(20):
         orders.produce(b"%d" % n, partition=0)
     orders.flush()
-    mirrored = CommittedOffset(10, encode_metadata(10, [12], former))
+    mirrored = OffsetAndMetadata(10, encode_metadata(10, [12], former))
     harness.commit(orders.record.group, {(front, 0): mirrored})
     harness.write(replace(orders.topics, mirrored_from={front: former}))
 
     harness.start(orders)
 
     assert {r.value for r in orders.ready(10)} == {b"%d" % n for n in range(10, 20)}
-    expected = CommittedOffset(20, encode_metadata(20, (), orders.topics.ids[front]))
+    expected = OffsetAndMetadata(20, encode_metadata(20, (), orders.topics.ids[front]))
     wait_until(lambda: orders.committed().get((front, 0)) == expected, what="the commit is one of this topic")
 
 
 def test_an_offset_that_a_person_has_set_for_a_topic_made_again_counts(harness: WorkerHarness) -> None:
     orders = harness.declare((0, 1), front_partitions=1)
     info = make_again(orders)
-    harness.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(25)})
+    harness.commit(orders.record.group, {(orders.names.front, 0): OffsetAndMetadata(25)})
     orders.accept(info, begun=1)
 
     harness.start(orders)

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 import pytest
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.settings import topic_settings
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable
-from delayed_topics_kafka.model import TopicPartitionKey
 from delayed_topics_worker.alarms import Alarm, Unreadable, joined, lasting, of_unreadable
 from delayed_topics_worker.assigned import AssignedPartition
 from delayed_topics_worker.known_offsets import Offsets

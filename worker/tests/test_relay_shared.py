@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
-from delayed_topics_core.handover import Handover, Position
+from delayed_topics_core.handover import Handover
 from delayed_topics_devcluster.kafka import limit_producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import GroupInfo
@@ -254,7 +254,7 @@ def hand_over(orders: DeclaredTopic, to: str) -> None:
     wait_until(given_up, what=f"{orders.names.front} is given up by group {former}")
     committed = orders.committed()
     positions = {
-        topic: tuple(Position(*committed[topic, p]) for p in range(len(starts)))
+        topic: tuple(committed[topic, p] for p in range(len(starts)))
         for topic, starts in orders.topics.start_offsets.items()
     }
     orders.topics = replace(orders.topics, handover=Handover(group=to, positions=positions))

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker_testing.generations import members_now
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
@@ -246,7 +246,7 @@ def test_what_is_committed_counts_though_it_is_answered_after_where_the_partitio
     admin = AdminClient(harness.connection.client_config())
     for future in admin.delete_records([TopicPartition(orders.names.front, 0, 50)]).values():
         future.result()
-    harness.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(60)})
+    harness.commit(orders.record.group, {(orders.names.front, 0): OffsetAndMetadata(60)})
     wire.hold_back_requests(Api.OFFSET_FETCH, 1.2)
     worker = harness.start(orders, **EXACTLY)
 

@@ -9,10 +9,11 @@ from confluent_kafka.admin import AdminClient
 from delayed_topics_core.events import Event
 from delayed_topics_core.layout import LayoutSpec, evolve
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.events import EventFollower
-from delayed_topics_kafka.model import CommittedOffset, GroupInfo
+from delayed_topics_kafka.model import GroupInfo
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
 
@@ -277,7 +278,7 @@ def test_a_partition_whose_commit_is_gone_is_an_alarm_and_never_a_guess(harness:
     worker.terminate()
     wait_until(lambda: is_empty(orders), what="the static member's session is over")
     delays = (orders.names.delays, 0)
-    harness.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(4), delays: CommittedOffset(0)})
+    harness.commit(orders.record.group, {(orders.names.front, 0): OffsetAndMetadata(4), delays: OffsetAndMetadata(0)})
 
     harness.start(orders)
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from delayed_topics_core.events import Event
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventFollower
-from delayed_topics_kafka.model import CommittedOffset, GroupInfo
+from delayed_topics_kafka.model import GroupInfo
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import doubled
 from delayed_topics_worker_testing.process import WorkerProcess
@@ -94,7 +95,7 @@ def test_lost_records_are_an_alarm_and_those_that_get_their_offsets_come_out_whe
         assert worker.terminate() == 0
         admin = KafkaAdmin(harness.connection, timeout_seconds=60)
         wait_until(lambda: is_empty(admin, orders.record.group), what="the worker has left")
-        assert admin.commit(orders.record.group, {(orders.names.front, 0): CommittedOffset(end)}) == {
+        assert admin.commit(orders.record.group, {(orders.names.front, 0): OffsetAndMetadata(end)}) == {
             (orders.names.front, 0): None
         }
         harness.start(orders, guarantee=guarantee, **AWAY)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.model import CommittedOffset, GroupInfo
+from delayed_topics_kafka.model import GroupInfo
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
 
@@ -128,6 +129,6 @@ def test_a_batch_that_cannot_be_decoded_is_an_alarm_and_nothing_is_passed_over(
         # the client that knew the coordinator from before the restart may wait for it for ever, librdkafka 5511
         admin = KafkaAdmin(harness.connection, timeout_seconds=60)
         wait_until(lambda: is_empty(admin, orders), what="the static member's session is over")
-        assert admin.commit(orders.record.group, {place: CommittedOffset(100)}) == {place: None}
+        assert admin.commit(orders.record.group, {place: OffsetAndMetadata(100)}) == {place: None}
         harness.start(orders)
         assert [r.value for r in orders.ready(1)] == [b"after"]

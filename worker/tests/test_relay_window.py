@@ -5,9 +5,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import MAX_METADATA_CHARS, encode_metadata
-from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_worker_testing.harness import WorkerHarness
 
 pytestmark = pytest.mark.broker
@@ -53,7 +53,7 @@ def test_hundreds_of_full_bitmaps_are_committed(harness: WorkerHarness) -> None:
     assert len(full) > MAX_METADATA_CHARS * 3 / 4
     places = [(orders.names.front, p) for p in range(count)]
     for part in (places[n : n + 100] for n in range(0, count, 100)):
-        harness.commit(orders.record.group, dict.fromkeys(part, CommittedOffset(0, full)))
+        harness.commit(orders.record.group, dict.fromkeys(part, OffsetAndMetadata(0, full)))
     harness.start(orders)
 
     for _, partition in places:

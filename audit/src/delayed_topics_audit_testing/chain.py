@@ -15,11 +15,12 @@ from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.headers import Header
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.registry import AuditedRecord, Claim, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState  # fmt: skip
 from delayed_topics_core_testing.served import OWNER, serving
 from delayed_topics_crds.audit import Window
-from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -131,10 +132,10 @@ class Kafka:
 
     async def committed(
         self, _group: str, partitions: Sequence[TopicPartitionKey]
-    ) -> dict[TopicPartitionKey, CommittedOffset | None]:
-        def at(partition: TopicPartitionKey) -> CommittedOffset:
+    ) -> dict[TopicPartitionKey, OffsetAndMetadata | None]:
+        def at(partition: TopicPartitionKey) -> OffsetAndMetadata:
             known = [offset for at_ms, offset in self.day.commits.get(partition, ()) if at_ms <= self.at_ms]
-            return CommittedOffset(max(known, default=0))
+            return OffsetAndMetadata(max(known, default=0))
 
         return {partition: at(partition) for partition in partitions}
 

@@ -8,11 +8,11 @@ from typing import Final
 from delayed_topics_core.errors import DelayedTopicsError
 from delayed_topics_core.headers import ATTEMPT, ID
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.words import counted
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics.moments import shown_moment
 from delayed_topics.positions import Note, read_positions

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from delayed_topics_core.commit_metadata import committed_topic_id, decode_metadata
 from delayed_topics_core.layout import format_ranges
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import values_of
-from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 from delayed_topics.scan import Range
 
@@ -77,7 +77,7 @@ def read_positions(
         topic, partition = place
         info = topics[topic]
         # where nothing ever came, nothing waits, whether or not a worker has begun
-        at = committed.get(place, CommittedOffset(0) if ends[place] == 0 else None)
+        at = committed.get(place, OffsetAndMetadata(0) if ends[place] == 0 else None)
         message = _unknown(at, ends[place], info.id if info is not None else None)
         if at is not None and message is None:
             position = known[place] = Position(there[place], at.offset, decode_metadata(at.offset, at.metadata))
@@ -92,7 +92,7 @@ def read_positions(
     return Positions(there=there, known=known, notes=tuple(notes))
 
 
-def _unknown(committed: CommittedOffset | None, end: int, topic_id: str | None) -> str | None:
+def _unknown(committed: OffsetAndMetadata | None, end: int, topic_id: str | None) -> str | None:
     """Why a commit, or that there is none, does not say what is finished."""
     if committed is None:
         why = "there is no committed offset. Either no worker has begun here yet, or the offset is gone"

@@ -21,6 +21,7 @@ from delayed_topics_core.headers import (
     Root,
 )
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.closing import Closing
@@ -35,7 +36,7 @@ from delayed_topics_kafka.errors import (
     making_client,
     values_of,
 )
-from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_kafka.transactions import TRANSACTION_TIMEOUT_MS
 
 from delayed_topics.copies import BY_KEY, Copy

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.names import REGISTRY_TOPIC, TopicNames
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_core.registry import AuditedRecord, LayoutRecord, RegistryRecord, TopicsRecord, decode, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import values_of
-from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from delayed_topics_core.headers import DELIVER_AT, DUE_AT, OWN_HEADERS, Header
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable, call_error, making_client
 from delayed_topics_kafka.messages import headers_of
-from delayed_topics_kafka.model import TopicPartitionKey
 from delayed_topics_kafka.reader import MOST_AT_ONCE, PASSED_OVER, reader_config
 
 from delayed_topics.record import number_in

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import values_of
-from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics.errors import RedrivePositionUnknown
 from delayed_topics.scan import Ranges
@@ -39,7 +40,7 @@ class Sent:
     of_reason: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def decode(cls, committed: CommittedOffset, topic_id: str) -> "Sent | None":
+    def decode(cls, committed: OffsetAndMetadata, topic_id: str) -> "Sent | None":
         """None: it says nothing of the topic with this id. What somebody has set by hand has no metadata, and says so of all reasons."""
         of_topic, *of_reason = committed.metadata.split(" ")
         if of_topic not in ("", topic_id):

@@ -8,12 +8,13 @@ from typing import Final
 
 from delayed_topics_core.layout import Role, format_ranges
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.due import DUE_WITHIN_SECONDS, offsets_due_within
 from delayed_topics_kafka.errors import values_of
-from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics.positions import Note, Position, read_positions
 from delayed_topics.scan import Found, Ranges, Scanner

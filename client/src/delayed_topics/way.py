@@ -26,13 +26,13 @@ from delayed_topics_core.headers import (
     origin,
 )
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.words import counted
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import values_of
-from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics.positions import read_positions
 from delayed_topics.record import number_in

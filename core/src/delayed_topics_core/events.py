@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 from delayed_topics_core.errors import UnknownEventKind, UnreadableRecord
 from delayed_topics_core.layout import format_ranges, parse_ranges
+from delayed_topics_core.offsets import TopicPartitionKey
 
 EventKind = Literal["worker-started", "worker-stopped", "assignment", "rebalance", "producers-replaced", "alarm"]
 
@@ -19,9 +20,6 @@ MAX_AT_MS: Final = 253_402_300_799_999
 """The end of the year 9999: no later time can be written as a date."""
 MAX_PLACES: Final = 20_000
 """Partitions that an event may name: those of two Kafka topics, of 10,000 each."""
-
-Place = tuple[str, int]
-"""Kafka topic and partition."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +77,7 @@ class Event:
         return event
 
 
-def format_places(places: Iterable[Place]) -> list[str]:
+def format_places(places: Iterable[TopicPartitionKey]) -> list[str]:
     """By Kafka topic its partitions as ranges, as `orders.delays[0-2,5]`."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places:
@@ -87,13 +85,13 @@ def format_places(places: Iterable[Place]) -> list[str]:
     return [f"{topic}[{format_ranges(sorted(numbers))}]" for topic, numbers in sorted(by_topic.items())]
 
 
-def parse_places(told: object) -> list[Place]:
+def parse_places(told: object) -> list[TopicPartitionKey]:
     """The inverse of `format_places`, of what anybody may have written: what can't be read counts as nothing, and so does what comes
     after MAX_PLACES of them."""
     return list(islice(_each(told), MAX_PLACES)) if isinstance(told, list) else []
 
 
-def _each(told: Iterable[object]) -> Iterator[Place]:
+def _each(told: Iterable[object]) -> Iterator[TopicPartitionKey]:
     for one in told:
         topic, _, ranges = str(one).removesuffix("]").rpartition("[")
         try:

@@ -9,39 +9,30 @@ unless set, and what is committed meanwhile lives no longer.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.errors import UnreadableRecord
-
-
-class Position(NamedTuple):
-    """As it was committed: the lowest unfinished offset, and the finished ones above it. Offset -1: nothing was."""
-
-    offset: int
-    metadata: str = ""
-
-
-NOTHING = Position(-1)
+from delayed_topics_core.offsets import OffsetAndMetadata
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Handover:
-    """`group`: to which one. `positions`: by topic name and partition. `kept`: they are what that group has committed itself, and count
-    where Kafka has forgotten them."""
+    """`group`: to which one. `positions`: by topic name and partition; None: nothing was committed. `kept`: they are what that group has
+    committed itself, and count where Kafka has forgotten them."""
 
     group: str
-    positions: Mapping[str, tuple[Position, ...]]
+    positions: Mapping[str, tuple[OffsetAndMetadata | None, ...]]
     kept: bool = False
 
-    def of(self, topic: str, partition: int) -> Position:
-        """NOTHING for a partition that came later."""
+    def of(self, topic: str, partition: int) -> OffsetAndMetadata | None:
+        """None for a partition that came later, too."""
         positions = self.positions.get(topic, ())
-        return positions[partition] if partition < len(positions) else NOTHING
+        return positions[partition] if partition < len(positions) else None
 
-    def goes_on_at(self, topic: str, partition: int, committed: Position) -> Position:
+    def goes_on_at(self, topic: str, partition: int, committed: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
         """Where the group goes on that has committed this."""
-        if self.kept and committed.offset >= 0:
+        if self.kept and committed is not None:
             return committed
         return further(committed, self.of(topic, partition))
 
@@ -50,7 +41,7 @@ class Handover:
         return replace(self, positions={t: p for t, p in self.positions.items() if t not in topics})
 
 
-def further(one: Position, other: Position) -> Position:
+def further(one: OffsetAndMetadata | None, other: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
     """`one` if both are the same."""
     return other if _progress(other) > _progress(one) else one
 
@@ -60,14 +51,20 @@ def decode_handover(body: Mapping[str, Any] | None) -> Handover | None:
     if body is None:
         return None
     positions = {
-        topic: tuple(Position(int(offset), str(metadata)) for offset, metadata in of_topic)
+        topic: tuple(_decode_position(*at) if at is not None else None for at in of_topic)
         for topic, of_topic in body["positions"].items()
     }
     return Handover(group=body["group"], positions=positions, kept=body["kept"])
 
 
-def _progress(position: Position) -> tuple[int, int]:
+def _decode_position(offset: Any, metadata: Any) -> OffsetAndMetadata:
+    return OffsetAndMetadata(int(offset), str(metadata))
+
+
+def _progress(at: OffsetAndMetadata | None) -> tuple[int, int]:
+    if at is None:
+        return -1, 0
     try:
-        return position.offset, len(decode_metadata(position.offset, position.metadata))
+        return at.offset, len(decode_metadata(at.offset, at.metadata))
     except UnreadableRecord:
-        return position.offset, 0
+        return at.offset, 0

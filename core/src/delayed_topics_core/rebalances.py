@@ -8,7 +8,8 @@ known whatever the clocks say, and in whatever order workers of one generation w
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeVar
 
-from delayed_topics_core.events import MAX_PLACES, Event, Place, parse_places
+from delayed_topics_core.events import MAX_PLACES, Event, parse_places
+from delayed_topics_core.offsets import TopicPartitionKey
 
 RebalanceReason = Literal["WorkerJoined", "WorkerLeft", "WorkerLost", "TopicChanged", "SpecChanged", "Unknown"]
 
@@ -71,8 +72,8 @@ class _Generation:
     their return with another template, or not. `left`: the same of those that have stopped since, in peace."""
 
     number: int
-    owners: dict[Place, str] = field(default_factory=dict)
-    given_up: dict[Place, _GivenUp] = field(default_factory=dict)
+    owners: dict[TopicPartitionKey, str] = field(default_factory=dict)
+    given_up: dict[TopicPartitionKey, _GivenUp] = field(default_factory=dict)
     told_at_ms: dict[str, int] = field(default_factory=dict)
     served_at_ms: dict[str, int] = field(default_factory=dict)
     delayed: dict[str, int] = field(default_factory=dict)
@@ -101,10 +102,10 @@ class Rebalances:
     def __init__(self, *, keep: int) -> None:
         self._keep = keep
         self._group = ""
-        self._owners: dict[Place, str] = {}
+        self._owners: dict[TopicPartitionKey, str] = {}
         self._open: list[_Generation] = []
         self._ended: list[Rebalance] = []
-        self._given_up: dict[Place, _GivenUp] = {}
+        self._given_up: dict[TopicPartitionKey, _GivenUp] = {}
         self._left: dict[str, RebalanceReason] = {}
         self._started: dict[str, RebalanceReason] = {}
         self._templates: dict[str, str] = {}
@@ -209,11 +210,11 @@ class Rebalances:
         for member, why in oldest.left.items():
             _note(self._left, member, why, MAX_LIVES)
 
-    def _owner(self, place: Place, generations: list[_Generation]) -> str | None:
+    def _owner(self, place: TopicPartitionKey, generations: list[_Generation]) -> str | None:
         """The last that it had in these, or before them."""
         return next((g.owners[place] for g in reversed(generations) if place in g.owners), self._owners.get(place))
 
-    def _give_up(self, place: Place, member: str, told: _GivenUp) -> bool:
+    def _give_up(self, place: TopicPartitionKey, member: str, told: _GivenUp) -> bool:
         """Returns whether it had it."""
         latest = next((g for g in reversed(self._open) if g.owners.get(place) == member), None)
         if latest is None and self._owners.get(place) != member:
@@ -221,7 +222,7 @@ class Rebalances:
         _note(self._given_up if latest is None else latest.given_up, place, told, MAX_PLACES)
         return True
 
-    def _gave_up(self, place: Place, generations: list[_Generation]) -> _GivenUp | None:
+    def _gave_up(self, place: TopicPartitionKey, generations: list[_Generation]) -> _GivenUp | None:
         """What its last owner in these, or before them, told."""
         latest = next((g for g in reversed(generations) if place in g.owners), None)
         return (self._given_up if latest is None else latest.given_up).get(place)
@@ -265,7 +266,7 @@ class Rebalances:
 
     def _reason(
         self,
-        moved: dict[Place, tuple[str | None, str]],
+        moved: dict[TopicPartitionKey, tuple[str | None, str]],
         this: _Generation,
         earlier: list[_Generation],
     ) -> RebalanceReason:

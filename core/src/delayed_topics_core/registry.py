@@ -24,6 +24,7 @@ from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.handover import Handover, decode_handover
 from delayed_topics_core.layout import Kind, Layout, format_ranges, parse_ranges
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_core.ready_topics import AllowedTopic
 
 
@@ -125,7 +126,7 @@ class LayoutRecord:
         return tuple(dict.fromkeys(allowed.topic for allowed in self.ready_topics))
 
     @property
-    def waits_ms(self) -> dict[tuple[str, int], int]:
+    def waits_ms(self) -> dict[TopicPartitionKey, int]:
         """Of every partition that workers serve: how long its records wait. What is in the front topic is to go on at once."""
         names = TopicNames.of(self.topic)
         front = {(names.front, partition): 0 for partition in range(self.front_partitions)}

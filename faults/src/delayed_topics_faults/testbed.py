@@ -13,13 +13,14 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from delayed_topics_core.headers import Header
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_devcluster.errors import NotInTimeError
 from delayed_topics_devcluster.kafka import java_tool, limit_producer
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaCallError
-from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import GroupInfo, TopicInfo
 from delayed_topics_worker.config import Guarantee
 from delayed_topics_worker_testing.generations import owners_now
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
@@ -238,7 +239,7 @@ class Testbed(Closing):
         return list(waiting.values())
 
     def _unsettled_transactions(
-        self, committed: Mapping[TopicPartitionKey, CommittedOffset], waiting: Mapping[TopicPartitionKey, str]
+        self, committed: Mapping[TopicPartitionKey, OffsetAndMetadata], waiting: Mapping[TopicPartitionKey, str]
     ) -> list[str]:
         """Of `waiting` what has more than marks of transactions left, and partitions whose readers a transaction holds back."""
         _, *outcomes = self.orders.names.topics

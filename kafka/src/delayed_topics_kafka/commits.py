@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_reached
 from delayed_topics_kafka.errors import call_error, kafka_error, making_client
-from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 
 def committed_offsets(
@@ -18,7 +18,7 @@ def committed_offsets(
     *,
     timeout_seconds: float = 10,
     ended: bool = False,
-) -> dict[TopicPartitionKey, CommittedOffset]:
+) -> dict[TopicPartitionKey, OffsetAndMetadata]:
     """The offsets of the partitions that have a commit. Raises KafkaCallError.
 
     Offsets of an open transaction don't count. With `ended`, the call waits for the end of the transaction instead.
@@ -46,7 +46,7 @@ class OffsetsReader(Closing):
 
     def read(
         self, partitions: Iterable[TopicPartitionKey], timeout_seconds: float
-    ) -> dict[TopicPartitionKey, CommittedOffset]:
+    ) -> dict[TopicPartitionKey, OffsetAndMetadata]:
         """The offsets of the partitions that have a commit. Raises KafkaCallError."""
         try:
             places = [TopicPartition(*place) for place in partitions]
@@ -61,7 +61,9 @@ class OffsetsReader(Closing):
             doing = f"reading the offsets of group {self._group}"
             raise call_error(error, doing=doing, bootstrap_servers=self._bootstrap_servers) from e
         return {
-            (tp.topic, tp.partition): CommittedOffset(tp.offset, tp.metadata or "") for tp in answered if tp.offset >= 0
+            (tp.topic, tp.partition): OffsetAndMetadata(tp.offset, tp.metadata or "")
+            for tp in answered
+            if tp.offset >= 0
         }
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from delayed_topics_kafka.model import TopicPartitionKey
+from delayed_topics_core.offsets import TopicPartitionKey
 
 DUE_WITHIN_SECONDS: Final = (0, 60, 600, 3600, 86_400)
 """Records that wait are counted by when they have their turn: now, within a minute, ten minutes, an hour, a day."""

@@ -7,12 +7,13 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberAssignment, MemberDescription
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 
 from delayed_topics_kafka.calls import AdminCalls, Wait, forgiving, nothing
 from delayed_topics_kafka.errors import KafkaCallError
-from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, TopicPartitionKey
+from delayed_topics_kafka.model import GroupInfo, GroupMember
 
-Committed = dict[TopicPartitionKey, CommittedOffset | KafkaCallError | None]
+Committed = dict[TopicPartitionKey, OffsetAndMetadata | KafkaCallError | None]
 
 
 class GroupCalls(AdminCalls):
@@ -47,7 +48,7 @@ class GroupCalls(AdminCalls):
         return {group: found.get(group, {}) for group in wanted}
 
     def commit(
-        self, group: str, offsets: Mapping[TopicPartitionKey, CommittedOffset]
+        self, group: str, offsets: Mapping[TopicPartitionKey, OffsetAndMetadata]
     ) -> dict[TopicPartitionKey, KafkaCallError | None]:
         """Commits for a group without members, which need not exist yet. With members: GroupActive, and nothing changes."""
 
@@ -94,10 +95,10 @@ class GroupCalls(AdminCalls):
         outcomes = self._many(groups, send, lambda group: f"deleting group {group}", nothing)
         return forgiving(outcomes, code=KafkaError.GROUP_ID_NOT_FOUND)
 
-    def _committed(self, group: str, tp: TopicPartition) -> CommittedOffset | KafkaCallError | None:
+    def _committed(self, group: str, tp: TopicPartition) -> OffsetAndMetadata | KafkaCallError | None:
         if tp.error is not None:
             return self._error(tp.error, f"reading the offset of group {group} for {tp.topic} [{tp.partition}]")
-        return CommittedOffset(tp.offset, tp.metadata or "") if tp.offset >= 0 else None
+        return OffsetAndMetadata(tp.offset, tp.metadata or "") if tp.offset >= 0 else None
 
 
 def _listed(client: AdminClient, group: str, timeout_seconds: float) -> GroupInfo:

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-TopicPartitionKey = tuple[str, int]
-"""Topic and partition."""
+from delayed_topics_core.offsets import TopicPartitionKey
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,13 +37,6 @@ class NewTopicSpec:
     partitions: int
     replication_factor: int
     config: Mapping[str, str] = field(default_factory=dict)
-
-
-class CommittedOffset(NamedTuple):
-    """The next offset to read, and the text that was committed with it."""
-
-    offset: int
-    metadata: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

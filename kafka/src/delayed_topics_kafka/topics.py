@@ -16,11 +16,12 @@ from confluent_kafka.admin import (
     ResourceType,
     TopicDescription,
 )
+from delayed_topics_core.offsets import TopicPartitionKey
 
 from delayed_topics_kafka.calls import AdminCalls, V, Wait, ask_once, forgiving, nothing, passing
 from delayed_topics_kafka.deadline import Deadline, until_true
 from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused, LeadersMissing, TopicMissing, kafka_error
-from delayed_topics_kafka.model import NewTopicSpec, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 Known = TopicInfo | KafkaCallError | None

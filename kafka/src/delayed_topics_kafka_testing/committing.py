@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaUnreachable, TopicMissing, call_error, kafka_error
-from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 
-def commit(connection: Connection, group: str, offsets: Mapping[TopicPartitionKey, CommittedOffset]) -> None:
+def commit(connection: Connection, group: str, offsets: Mapping[TopicPartitionKey, OffsetAndMetadata]) -> None:
     """As a consumer: the admin client can abort this process when the broker goes away later
     (https://github.com/confluentinc/librdkafka/issues/3663). Retries: one of several brokers may not know a new topic yet, and a
     member that was just ended may still be in the group."""

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
 
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import Condition
 from delayed_topics_core.registry import Owner, TopicsRecord, claim_key, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import MARK_SETTING
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopicStatus, Grant, QuotaUsed, parse, to_dict
-from delayed_topics_kafka.model import CommittedOffset, GroupInfo, GroupMember, TopicInfo
+from delayed_topics_kafka.model import GroupInfo, GroupMember, TopicInfo
 from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
 from delayed_topics_operator.delayed_topic.reconcile import handover, reconcile
 from delayed_topics_operator.delayed_topic.reconcile.load import Load
@@ -360,7 +361,7 @@ class Simulation:
             configs={name: dict(kafka.topics[name].config) for name in topics if name in kafka.topics},
             earliest=dict.fromkeys(fresh, 0),
             latest={(name, p): kafka.topics[name].ends.get(p, 0) for name, p in fresh},
-            committed={key: CommittedOffset(committed[key]) if key in committed else None for key in asked},
+            committed={key: OffsetAndMetadata(committed[key]) if key in committed else None for key in asked},
             group=GroupInfo(
                 group=group,
                 state=group_state,

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_core.reasons import Reason
 from delayed_topics_engine import MAX_SPAN
-from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics_worker.alarms import Alarm, lasting
 from delayed_topics_worker.assigned import AssignedPartition, of_topics

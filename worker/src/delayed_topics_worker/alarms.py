@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeVar
 
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_core.reasons import Reason
 from delayed_topics_kafka.errors import KafkaCallError
-from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_worker.assigned import AssignedPartition
 from delayed_topics_worker.known_offsets import Offsets

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from delayed_topics_core.events import format_places
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.words import counted, shortened
 from delayed_topics_engine import Seen
-from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 from delayed_topics_worker.happenings import Removed
 from delayed_topics_worker.served import Served
@@ -57,11 +57,11 @@ class Stop:
 @dataclass(eq=False, kw_only=True)
 class AssignedPartition:
     """`generation`: counts what this process was assigned; `group_generation`: the group's. `begun`: the engine serves it, or would if it
-    were not stopped. `committed`: as Kafka told it; None: not yet. `unanswered`: it was not told at once, and is asked for beside the loop.
-    `anew`: its topic was made again, and begins at its noted start, whatever is committed. `tried`: the stop after which it is served
-    again, until the copy that was refused is accepted. `removed`: what comes next is not in Kafka any more. `seen`: as the engine had it
-    when somebody looked last. `delayed`: as Seen has it. `in_flight`: as Revoked has it. `missing_since`: when its topic was found to be
-    missing.
+    were not stopped. `told`: Kafka has told what is `committed`; None: nothing is. `unanswered`: it was not told at once, and is asked for
+    beside the loop. `anew`: its topic was made again, and begins at its noted start, whatever is committed. `tried`: the stop after which
+    it is served again, until the copy that was refused is accepted. `removed`: what comes next is not in Kafka any more. `seen`: as the
+    engine had it when somebody looked last. `delayed`: as Seen has it. `in_flight`: as Revoked has it. `missing_since`: when its topic was
+    found to be missing.
     """
 
     served: Served
@@ -72,7 +72,8 @@ class AssignedPartition:
     assigned_at: float
     begin_at: float = 0.0
     topic_id: str = ""
-    committed: CommittedOffset | None = None
+    committed: OffsetAndMetadata | None = None
+    told: bool = False
     unanswered: bool = False
     anew: bool = False
     begun: bool = False

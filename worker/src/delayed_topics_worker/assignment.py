@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
 
 from confluent_kafka import KafkaError
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.words import shortened
 from delayed_topics_engine import Engine, Seen
-from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_worker.assigned import AssignedPartition, Change, ChangeKind, Stop, changes_of, named, of_topics
 from delayed_topics_worker.beginnings import Beginning, beginning_of
@@ -16,7 +17,6 @@ from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.happenings import (
     Assigned,
     CommitUnknown,
-    Place,
     ProducersReplaced,
     Refused,
     Removed,
@@ -68,8 +68,8 @@ class Assignment:
         self._reader = reader
         self._known = known
         self._unanswered: dict[TopicPartitionKey, int] = {}
-        self._not_served: dict[Place, float] = {}
-        self._had: frozenset[Place] = frozenset()
+        self._not_served: dict[TopicPartitionKey, float] = {}
+        self._had: frozenset[TopicPartitionKey] = frozenset()
         """When it was assigned something last, and has not lost since."""
 
     @property
@@ -226,10 +226,10 @@ class Assignment:
         now = self._seconds()
         waiting = [o for o in self.owned.values() if not o.begun and o.stop is None and now >= o.begin_at]
         able = [o for o in waiting if self._is_known(o, snapshot, now)]
-        self._ask_committed([o for o in able if o.committed is None and not o.unanswered])
+        self._ask_committed([o for o in able if not o.told and not o.unanswered])
         self._ask_beside()
         for owned in able:
-            if owned.committed is not None:
+            if owned.told:
                 owned.begin_at = now + RETRY_SECONDS
                 self._begin(owned, beginning_of(owned))
         for fresh in self._begins.copy():
@@ -302,14 +302,14 @@ class Assignment:
         """What is committed has to be asked again."""
         self._engine.forget(*owned.place)
         owned.begun = owned.unanswered = False
-        owned.committed = owned.removed = None
+        owned.told, owned.removed = False, None
         owned.begin_at = 0.0
 
-    def _of(self, places: Iterable[Place]) -> list[AssignedPartition]:
+    def _of(self, places: Iterable[TopicPartitionKey]) -> list[AssignedPartition]:
         found = (self.owned.get(place) for place in places)
         return [owned for owned in found if owned is not None]
 
-    def _forget(self, kind: Literal["revoked", "lost"], places: Sequence[Place]) -> None:
+    def _forget(self, kind: Literal["revoked", "lost"], places: Sequence[TopicPartitionKey]) -> None:
         self.generation += 1
         self._not_served = {place: since for place, since in self._not_served.items() if place not in set(places)}
         leaving = self._of(places)
@@ -345,9 +345,10 @@ class Assignment:
             return
         by_place = {o.place: o for o in asked}
         for topic, partition, offset, metadata in self._engine.committed(list(by_place), COMMITTED_TIMEOUT_MS):
-            by_place[topic, partition].committed = CommittedOffset(offset, metadata)
+            owned = by_place[topic, partition]
+            owned.committed, owned.told = OffsetAndMetadata(offset, metadata) if offset >= 0 else None, True
         for owned in asked:
-            owned.unanswered = owned.committed is None
+            owned.unanswered = not owned.told
         if slow := [o for o in asked if o.unanswered]:
             log.info("the committed offsets are not told at once of %s", named(slow))
 
@@ -355,8 +356,7 @@ class Assignment:
         for place, generation, committed in self._reader.take():
             owned = self.owned.get(place)
             if owned is not None and owned.generation == generation and owned.unanswered:
-                owned.committed = committed
-                owned.unanswered = False
+                owned.committed, owned.told, owned.unanswered = committed, True, False
         unanswered = {o.place: o.generation for o in self.owned.values() if o.unanswered}
         if unanswered != self._unanswered:
             self._reader.want(unanswered)
@@ -365,7 +365,7 @@ class Assignment:
     def _begin(self, owned: AssignedPartition, at: Beginning | None, *, stands: bool = False) -> None:
         if at is None:
             self._stop_uncommitted(owned)
-            owned.committed = None
+            owned.told = False
             return
         self._engine.begin(
             owned.topic,

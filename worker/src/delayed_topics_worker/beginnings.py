@@ -3,7 +3,6 @@
 import logging
 from typing import NamedTuple
 
-from delayed_topics_core.handover import Position
 from delayed_topics_engine import committed_topic_id, decode_metadata
 
 from delayed_topics_worker.assigned import AssignedPartition
@@ -22,10 +21,11 @@ class Beginning(NamedTuple):
 
 def beginning_of(owned: AssignedPartition) -> Beginning | None:
     """Returns None if the offset is not known."""
-    if owned.committed is None:
+    if not owned.told:
         return None
-    committed = Position(*owned.committed)
-    position = owned.served.goes_on_at(*owned.place, committed)
+    position = owned.served.goes_on_at(*owned.place, owned.committed)
+    if position is None or owned.anew:
+        return _first(owned)
     offset, metadata = position
     made_for, noted = committed_topic_id(metadata), owned.served.noted_id(owned.topic)
     mirrored = made_for is not None and made_for == owned.served.mirrored_id(owned.topic)
@@ -35,14 +35,13 @@ def beginning_of(owned: AssignedPartition) -> Beginning | None:
         )
     elif made_for is not None and noted is not None and made_for != noted:
         owned.anew = True  # the last word of a worker that died before it saw that the topic was made again
-    if offset < 0 or owned.anew:
         return _first(owned)
     try:
         decode_metadata(offset, metadata)
     except ValueError as e:
         log.warning("%s: %s. Records after the committed offset may be released again", owned, e)
         metadata = ""
-    return Beginning(offset, metadata, commit=mirrored or position != committed)
+    return Beginning(offset, metadata, commit=mirrored or position != owned.committed)
 
 
 def _first(owned: AssignedPartition) -> Beginning | None:

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_kafka.commits import OffsetsReader
 from delayed_topics_kafka.errors import KafkaCallError
-from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class CommittedReader:
         self._changed = threading.Condition()
         self._wanted: dict[TopicPartitionKey, int] = {}
         self._asks: dict[tuple[TopicPartitionKey, int], int] = {}
-        self._found: list[tuple[TopicPartitionKey, int, CommittedOffset]] = []
+        self._found: list[tuple[TopicPartitionKey, int, OffsetAndMetadata | None]] = []
         self._ended = False
         self._problem = ""
         self._thread: threading.Thread | None = None
@@ -45,8 +45,8 @@ class CommittedReader:
             self._thread = threading.Thread(target=self._run, name="committed-reader", daemon=True)
             self._thread.start()
 
-    def take(self) -> list[tuple[TopicPartitionKey, int, CommittedOffset]]:
-        """What has been answered since; offset -1: nothing is committed."""
+    def take(self) -> list[tuple[TopicPartitionKey, int, OffsetAndMetadata | None]]:
+        """What has been answered since; None: nothing is committed."""
         with self._changed:
             found, self._found = self._found, []
         return found
@@ -87,7 +87,7 @@ class CommittedReader:
             self._asks[place, generation] = asks + 1
         timeout_seconds = min(ANSWER_SECONDS * 2.0 ** min(asks, 10), MOST_ANSWER_SECONDS)
         try:
-            answer = reader.read([place], timeout_seconds).get(place, CommittedOffset(-1))
+            answer = reader.read([place], timeout_seconds).get(place)
         except KafkaCallError as e:
             self._tell(str(e))
             return timeout_seconds < SLOW_SECONDS

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaRefused
-from delayed_topics_kafka.model import GroupInfo, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import GroupInfo, TopicInfo
 
 from delayed_topics_worker.background import Repeated
 

@@ -2,8 +2,7 @@
 
 from typing import Any, Final, Literal, NamedTuple
 
-Place = tuple[str, int]
-"""Kafka topic and partition."""
+from delayed_topics_core.offsets import TopicPartitionKey
 
 
 class Fault(NamedTuple):
@@ -21,7 +20,7 @@ class Assigned(NamedTuple):
     """Partitions are this member's: `Engine.assign` has to be called, with all of them. `generation`: of the group, with the newer
     protocol the member's epoch."""
 
-    partitions: list[Place]
+    partitions: list[TopicPartitionKey]
     generation: int
 
 
@@ -29,7 +28,7 @@ class Revoked(NamedTuple):
     """Partitions were given up. `lost`: somebody has them already, and nothing could be committed. `delayed`: of each, see Seen.
     `in_flight`: of each, the copies that were sent and not committed."""
 
-    partitions: list[Place]
+    partitions: list[TopicPartitionKey]
     lost: bool
     delayed: list[int]
     in_flight: list[int]
@@ -68,7 +67,7 @@ class Removed(NamedTuple):
 class CommitUnknown(NamedTuple):
     """A transaction has failed: Kafka has to be asked what is committed of these, for `Engine.begin`."""
 
-    partitions: list[Place]
+    partitions: list[TopicPartitionKey]
 
 
 class Reported(NamedTuple):

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaCallError
-from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics_worker.background import Repeated
 

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.due import offsets_due_within
-from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics_worker.background import Watch
 from delayed_topics_worker.questions import ask

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_kafka.errors import KafkaCallError
-from delayed_topics_kafka.model import TopicPartitionKey
 
 T = TypeVar("T")
 

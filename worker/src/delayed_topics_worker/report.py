@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from delayed_topics_core.events import TOLD_AGAIN_MS, Event, EventKind, format_places
 from delayed_topics_core.names import CLOCK_TOPIC
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.words import counted
 from delayed_topics_engine import Engine, State, Tally
@@ -14,7 +15,6 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventWriter
-from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics_worker.ahead import AheadWatch
 from delayed_topics_worker.alarms import (

@@ -8,9 +8,9 @@ should never is, however long the delay.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.errors import KafkaCallError, NotAuthorized
-from delayed_topics_kafka.model import TopicPartitionKey
 
 from delayed_topics_worker.background import Watch
 from delayed_topics_worker.questions import ask

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from delayed_topics_core.handover import Position
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_engine import Policy
@@ -127,7 +127,7 @@ class Served:
             0 in self.layout.layout.delay_seconds or bool(self.layout.layout.ladder_seconds)
         )
 
-    def goes_on_at(self, topic: str, partition: int, committed: Position) -> Position:
+    def goes_on_at(self, topic: str, partition: int, committed: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
         """Where its group has left it, or the group that served this before."""
         handover = self.topics.handover if self.topics else None
         if handover is None or self.layout is None or handover.group != self.layout.group:

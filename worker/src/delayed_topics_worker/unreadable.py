@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from delayed_topics_kafka.model import TopicPartitionKey
+from delayed_topics_core.offsets import TopicPartitionKey
 
 from delayed_topics_worker.assigned import AssignedPartition
 

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from delayed_topics_core.headers import Header
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.registry import LayoutRecord, Owner, RegistryRecord, TopicsRecord
 from delayed_topics_core.settings import TopicRole, topic_settings
 from delayed_topics_core_testing.served import serving
@@ -22,7 +23,7 @@ from delayed_topics_kafka.commits import committed_offsets
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.idempotence import IDEMPOTENT
-from delayed_topics_kafka.model import CommittedOffset, NewTopicSpec, TopicInfo
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_kafka.registry import RegistryFollower, RegistryWriter
 from delayed_topics_kafka.system_topics import ensure_system_topics
 from delayed_topics_kafka_testing.committing import commit
@@ -168,11 +169,11 @@ class WorkerHarness(Closing):
         infos: dict[str, TopicInfo] = {}
         for at in range(0, len(specs), MOST_AT_ONCE):
             infos |= self.create(specs[at : at + MOST_AT_ONCE])
-        offsets: dict[str, dict[tuple[str, int], CommittedOffset]] = {}
+        offsets: dict[str, dict[tuple[str, int], OffsetAndMetadata]] = {}
         for declared in made:
             declared.note([infos[topic] for topic in declared.names.topics], begun=begun)
             starts = declared.topics.start_offsets.items()
-            zeros = {(topic, p): CommittedOffset(0) for topic, first in starts for p in range(len(first))}
+            zeros = {(topic, p): OffsetAndMetadata(0) for topic, first in starts for p in range(len(first))}
             offsets.setdefault(declared.record.group, {}).update(zeros)
         if begun:
             for name, zeros in offsets.items():
@@ -186,7 +187,7 @@ class WorkerHarness(Closing):
         assert made.keys() == found.keys(), found
         return made
 
-    def commit(self, group: str, offsets: Mapping[tuple[str, int], CommittedOffset]) -> None:
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], OffsetAndMetadata]) -> None:
         """For a group without members."""
         commit(self.connection, group, offsets)
 
@@ -373,7 +374,7 @@ class DeclaredTopic:
     def dead(self, count: int, *, timeout_seconds: float = 180) -> list[Seen]:
         return self.harness.read(self.names.dead_letter, count, timeout_seconds=timeout_seconds)
 
-    def committed(self) -> dict[tuple[str, int], CommittedOffset]:
+    def committed(self) -> dict[tuple[str, int], OffsetAndMetadata]:
         """See `committed_offsets`."""
         layout = {self.names.front: self.record.front_partitions, self.names.delays: self.record.layout.partition_count}
         places = [(topic, p) for topic, count in layout.items() for p in range(count)]

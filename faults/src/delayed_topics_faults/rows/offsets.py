@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.broker import Broker
-from delayed_topics_kafka.model import CommittedOffset
 from delayed_topics_worker_testing.process import WorkerProcess
 
 from delayed_topics_faults.row import Row, Trial
@@ -51,7 +51,7 @@ class RecordsRemoved(Row):
         trial.expect(at == before, "L", f"partition {partition} went on at {at} by itself, {before} was committed")
         self._worker.terminate()
         testbed.empty_group()
-        testbed.harness.commit(orders.record.group, {(front, partition): CommittedOffset(cut)})
+        testbed.harness.commit(orders.record.group, {(front, partition): OffsetAndMetadata(cut)})
         self._worker = testbed.start()
         # the independent reader can't see what was removed, so there is nothing to take out of the account
         trial.terms = {"healed_at_ms": now_ms()}
@@ -149,7 +149,7 @@ class OffsetsGone(Row):
         trial.expect(not released, "L", f"{len(released)} records were released from a guessed offset")
         self._worker.terminate()
         testbed.empty_group()
-        testbed.harness.commit(orders.record.group, {place: CommittedOffset(at) for place, at in before.items()})
+        testbed.harness.commit(orders.record.group, {place: OffsetAndMetadata(at) for place, at in before.items()})
         self._worker = testbed.start()
         trial.terms = {"healed_at_ms": now_ms()}
         return trial

@@ -17,10 +17,11 @@ from typing import Literal
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import AuditedRecord, LayoutRecord, Owner, TopicsRecord
 from delayed_topics_crds.audit import Window
-from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_operator.audits.control import control_id
 from delayed_topics_operator.audits.reconcile.auditable import served_records, uncommitted, unlike, untimely
@@ -77,7 +78,7 @@ class Topics:
 class PartitionOffsets:
     """Of each partition, as `_read` found them."""
 
-    committed: Mapping[TopicPartitionKey, CommittedOffset | None]
+    committed: Mapping[TopicPartitionKey, OffsetAndMetadata | None]
     ends: Mapping[TopicPartitionKey, int]
     beginnings: Mapping[TopicPartitionKey, int]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from delayed_topics_core.errors import DelayedTopicsError
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.registry import Claim, Owner, is_claim_key
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import MARK_SETTING
@@ -19,7 +20,7 @@ from delayed_topics_kafka.errors import (
     TopicExists,
     values_of,
 )
-from delayed_topics_kafka.model import CommittedOffset, TopicInfo
+from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.engine.finalizer import set_finalizer
@@ -272,7 +273,7 @@ async def _at_kafka(  # noqa: C901  one case per action
                 raise NotYet(str(e)) from e  # the next pass says which, and goes on without them
         case CommitOffsets():
             try:
-                await link.commit(action.group, {key: CommittedOffset(at) for key, at in action.offsets.items()})
+                await link.commit(action.group, {key: OffsetAndMetadata(at) for key, at in action.offsets.items()})
             except GroupActive as e:
                 raise NotYet(str(e)) from e  # a worker has begun meanwhile, and commits itself
         case DeleteGroup():

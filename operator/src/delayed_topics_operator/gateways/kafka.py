@@ -11,20 +11,14 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from delayed_topics_core.names import REGISTRY_TOPIC
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.registry import RegistryRecord
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core.settings import MIN_ISR
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable, RegistryLost, SettingsRefused, values_of
-from delayed_topics_kafka.model import (
-    ClusterInfo,
-    CommittedOffset,
-    GroupInfo,
-    NewTopicSpec,
-    TopicInfo,
-    TopicPartitionKey,
-)
+from delayed_topics_kafka.model import ClusterInfo, GroupInfo, NewTopicSpec, TopicInfo
 from delayed_topics_kafka.system_topics import SYSTEM_TOPICS, drifted_settings, ensure_system_topics, same_registry
 
 from delayed_topics_operator import metrics
@@ -46,7 +40,7 @@ FOLLOW_SECONDS = 1.0
 SYSTEM_REPLICATION = 3
 CLIENT_ID = "delayed-topics-operator"
 
-Committed = Mapping[TopicPartitionKey, CommittedOffset | KafkaCallError | None]
+Committed = Mapping[TopicPartitionKey, OffsetAndMetadata | KafkaCallError | None]
 
 GroupPartitions = tuple[str, tuple[TopicPartitionKey, ...]]
 """A group, and the partitions that are asked for."""
@@ -225,7 +219,7 @@ class KafkaLink:
 
     async def committed(
         self, group: str, partitions: Sequence[TopicPartitionKey]
-    ) -> dict[TopicPartitionKey, CommittedOffset | None]:
+    ) -> dict[TopicPartitionKey, OffsetAndMetadata | None]:
         """None: nothing is committed."""
         if not partitions:
             return {}
@@ -277,7 +271,7 @@ class KafkaLink:
     async def delete_topics(self, names: Sequence[str]) -> None:
         values_of(await self._deletes.ask(dict.fromkeys(names)))
 
-    async def commit(self, group: str, offsets: Mapping[TopicPartitionKey, CommittedOffset]) -> None:
+    async def commit(self, group: str, offsets: Mapping[TopicPartitionKey, OffsetAndMetadata]) -> None:
         """Raises GroupActive if the group has members."""
         values_of(await self._in_helper("commit", len(offsets), group, dict(offsets)))
 

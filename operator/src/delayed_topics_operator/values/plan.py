@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import RegistryRecord, TopicsRecord
 from delayed_topics_crds import DelayedTopicStatus, QuotaUsed
@@ -68,10 +69,10 @@ class AlterSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitOffsets:
-    """For the group, before it has members. `offsets`: by topic and partition."""
+    """For the group, before it has members."""
 
     group: str
-    offsets: Mapping[tuple[str, int], int]
+    offsets: Mapping[TopicPartitionKey, int]
 
 
 @dataclass(frozen=True, kw_only=True)

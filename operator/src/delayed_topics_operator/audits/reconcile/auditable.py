@@ -5,11 +5,12 @@ from datetime import datetime
 
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import LayoutRecord, Owner, TopicsRecord
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_crds.audit import Window
-from delayed_topics_kafka.model import CommittedOffset, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_operator.audits.reconcile.observation import Unauditable, Waiting
 
@@ -70,7 +71,7 @@ def unlike(noted: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: T
 
 
 def uncommitted(
-    noted: TopicsRecord, committed: Mapping[TopicPartitionKey, CommittedOffset | None], group: str
+    noted: TopicsRecord, committed: Mapping[TopicPartitionKey, OffsetAndMetadata | None], group: str
 ) -> Unauditable | None:
     """Which partitions have begun and have no committed offset. None: there are none."""
     found = []

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from delayed_topics_core.commit_metadata import decode_metadata
 from delayed_topics_core.errors import UnreadableRecord
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord
-from delayed_topics_kafka.model import CommittedOffset
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.delayed_topic.reconcile import handover
@@ -108,7 +108,7 @@ def _can_be_asked(names: TopicNames, layout: LayoutRecord, kafka: KafkaView) -> 
     )
 
 
-def finished(at: CommittedOffset) -> int:
+def finished(at: OffsetAndMetadata) -> int:
     """How many offsets of a partition, from 0: some above the committed one may be, too."""
     try:
         return at.offset + len(decode_metadata(at.offset, at.metadata))

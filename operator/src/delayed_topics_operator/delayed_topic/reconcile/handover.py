@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from delayed_topics_core.handover import NOTHING, Handover, Position
+from delayed_topics_core.handover import Handover
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.reasons import Condition
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord
-from delayed_topics_kafka.model import CommittedOffset, TopicPartitionKey
 
 from delayed_topics_operator.connection.reconcile.usable import Usable
 from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaView, Observation
@@ -86,8 +86,8 @@ def kept(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecord
     commits by hand meanwhile count."""
     before = record.handover if record.handover is not None and record.handover.group == o.group else None
 
-    def at(place: TopicPartitionKey) -> Position:
-        own = _position(kafka.committed.get(place))
+    def at(place: TopicPartitionKey) -> OffsetAndMetadata | None:
+        own = kafka.committed.get(place)
         return own if before is None else before.goes_on_at(*place, own)
 
     own_offsets = before is None or before.kept
@@ -96,15 +96,18 @@ def kept(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecord
 
 
 def _positions(
-    record: TopicsRecord, at: Callable[[TopicPartitionKey], Position], *, max_metadata: int | None = None
-) -> dict[str, tuple[Position, ...]]:
+    record: TopicsRecord,
+    at: Callable[[TopicPartitionKey], OffsetAndMetadata | None],
+    *,
+    max_metadata: int | None = None,
+) -> dict[str, tuple[OffsetAndMetadata | None, ...]]:
     """`max_metadata`: characters of all of them; without metadata if there are more."""
     found = {topic: tuple(at((topic, p)) for p in range(len(starts))) for topic, starts in record.start_offsets.items()}
     places = [position for of_topic in found.values() for position in of_topic]
-    is_small = max_metadata is None or sum(len(position.metadata) for position in places) <= max_metadata
+    is_small = max_metadata is None or sum(len(position.metadata) for position in places if position) <= max_metadata
     if len(places) <= MAX_PARTITIONS and is_small:
         return found
-    return {topic: tuple(Position(position.offset) for position in of_topic) for topic, of_topic in found.items()}
+    return {topic: tuple(at and OffsetAndMetadata(at.offset) for at in of_topic) for topic, of_topic in found.items()}
 
 
 def _is_idle(o: Observation) -> bool:
@@ -126,32 +129,27 @@ def places(record: TopicsRecord, layout: LayoutRecord | None, *, at_rest: bool) 
 
 
 def committed(
-    record: TopicsRecord, group: str, found: Mapping[TopicPartitionKey, CommittedOffset | None]
-) -> dict[TopicPartitionKey, CommittedOffset | None]:
+    record: TopicsRecord, group: str, found: Mapping[TopicPartitionKey, OffsetAndMetadata | None]
+) -> dict[TopicPartitionKey, OffsetAndMetadata | None]:
     """What counts as committed in a group, which may not have begun everywhere with what was handed over to it."""
-    at = {place: _at(found, record, place, group) for place in found}
-    return {place: CommittedOffset(*position) if position != NOTHING else None for place, position in at.items()}
+    return {place: _at(found, record, place, group) for place in found}
 
 
 def _at(
-    found: Mapping[TopicPartitionKey, CommittedOffset | None],
+    found: Mapping[TopicPartitionKey, OffsetAndMetadata | None],
     record: TopicsRecord,
     place: TopicPartitionKey,
     group: str,
-) -> Position:
-    own = _position(found.get(place))
+) -> OffsetAndMetadata | None:
+    own = found.get(place)
     handover = record.handover
     return handover.goes_on_at(*place, own) if handover is not None and handover.group == group else own
 
 
-def _position(found: CommittedOffset | None) -> Position:
-    return NOTHING if found is None else Position(*found)
-
-
-def _arrived(handover: Handover, found: Mapping[TopicPartitionKey, CommittedOffset | None]) -> bool:
+def _arrived(handover: Handover, found: Mapping[TopicPartitionKey, OffsetAndMetadata | None]) -> bool:
     """Whether the group has committed that much, everywhere."""
     places = ((t, p) for t, positions in handover.positions.items() for p in range(len(positions)))
-    return all(handover.goes_on_at(*place, own := _position(found.get(place))) == own for place in places)
+    return all(handover.goes_on_at(*place, own := found.get(place)) == own for place in places)
 
 
 def _are_ready(o: Observation) -> bool:

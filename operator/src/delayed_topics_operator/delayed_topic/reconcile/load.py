@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from delayed_topics_kafka.model import TopicPartitionKey
+from delayed_topics_core.offsets import TopicPartitionKey
 
 LOOK_SECONDS = 4.0
 """Between two looks at the offsets. Three of them show that workers do not catch up, so this is a third of what that may take."""

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from delayed_topics_core.layout import LayoutSpec
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.registry import Claim, LayoutRecord, Owner, TopicsRecord
 from delayed_topics_crds import DelayedTopicStatus, QuotaUsed, RebalanceStatus, RefusedProtocol, WorkersScaled
 from delayed_topics_crds.delayed_topic import (
@@ -15,7 +16,7 @@ from delayed_topics_crds.delayed_topic import (
     RebalanceProtocol,
     WorkerTemplate,
 )
-from delayed_topics_kafka.model import CommittedOffset, GroupInfo, TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import GroupInfo, TopicInfo
 
 from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
 from delayed_topics_operator.delayed_topic.reconcile.load import Load
@@ -109,7 +110,7 @@ class KafkaView:
     configs: Mapping[str, Mapping[str, str]]
     earliest: Mapping[TopicPartitionKey, int]
     latest: Mapping[TopicPartitionKey, int]
-    committed: Mapping[TopicPartitionKey, CommittedOffset | None]
+    committed: Mapping[TopicPartitionKey, OffsetAndMetadata | None]
     group: GroupInfo
     news: WorkerNews
     refused: Mapping[str, Mapping[str, Refusal]] = field(default_factory=dict)

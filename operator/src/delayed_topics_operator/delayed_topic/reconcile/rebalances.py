@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from delayed_topics_core.layout import format_ranges
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import TopicPartitionKey
 from delayed_topics_core.rebalances import Rebalance
 from delayed_topics_crds import MAX_MEMBERS, MAX_RECENT, GroupMember, RebalanceRecord, RebalanceStatus
 from delayed_topics_crds.delayed_topic_status import GroupState
@@ -33,7 +34,7 @@ def _status(o: Observation, kafka: KafkaView) -> RebalanceStatus:
 def _of_topic(group: model.GroupInfo, names: TopicNames) -> model.GroupInfo:
     """A group that serves others, too: its members as far as they serve this one."""
 
-    def of(places: Iterable[model.TopicPartitionKey]) -> tuple[model.TopicPartitionKey, ...]:
+    def of(places: Iterable[TopicPartitionKey]) -> tuple[TopicPartitionKey, ...]:
         return tuple(place for place in places if place[0] in (names.front, names.delays))
 
     parts = (

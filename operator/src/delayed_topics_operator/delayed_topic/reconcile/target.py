@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from delayed_topics_core.handover import Handover, Position
+from delayed_topics_core.handover import Handover
 from delayed_topics_core.layout import Layout, LayoutSpec, evolve, initial
+from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord
 from delayed_topics_core.settings import MARK_SETTING, TopicRole, topic_settings
-from delayed_topics_kafka.model import TopicInfo, TopicPartitionKey
+from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_operator.connection.reconcile.usable import DEFAULT_SKEW_MS, Usable
 from delayed_topics_operator.delayed_topic.reconcile import handover, history
@@ -197,7 +198,7 @@ def identified(o: Observation, kafka: KafkaView) -> TopicsRecord:
         assert info is not None, "it has an id"
         starts[own.topic] = tuple(kafka.latest[own.topic, partition] for partition in range(info.partitions))
         # A former life of the topic may have left commits of this group, which lie before that.
-        handed = Handover(group=o.group, positions={own.topic: tuple(map(Position, starts[own.topic]))})
+        handed = Handover(group=o.group, positions={own.topic: tuple(map(OffsetAndMetadata, starts[own.topic]))})
     return replace(
         before,
         handover=handed,
