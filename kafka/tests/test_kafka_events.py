@@ -31,9 +31,9 @@ def test_events_arrive_in_order_and_noise_and_what_newer_workers_tell_is_passed_
         for value in (b"not an event", newer):
             noise.produce(EVENTS_TOPIC, value, partition=0)
         assert noise.flush(120) == 0
-        writer = EventWriter(connection)
+        writer = EventWriter(connection, client_id="w-0")
         for number in range(100):
-            writer.write(event(number))
+            writer.tell(event(number))
         writer.close(20)
         assert writer.failed == 0
         follower.catch_up(120, told.append)
@@ -43,9 +43,9 @@ def test_events_arrive_in_order_and_noise_and_what_newer_workers_tell_is_passed_
 
 
 def test_without_kafka_nothing_waits_and_the_loss_is_counted() -> None:
-    writer = EventWriter(NOWHERE)
+    writer = EventWriter(NOWHERE, client_id="w-0")
     for number in range(3):
-        writer.write(event(number))
+        writer.tell(event(number))
     writer.close(0.2)
     assert writer.failed == 3
 
@@ -55,19 +55,19 @@ def test_an_event_that_kafka_does_not_take_is_counted_though_no_other_is_written
 ) -> None:
     """By a worker that has nothing else to tell."""
     monkeypatch.setattr(outbox, "DELIVERY_TIMEOUT_MS", 100)
-    writer = EventWriter(NOWHERE)
-    writer.write(event(1))
+    writer = EventWriter(NOWHERE, client_id="w-0")
+    writer.tell(event(1))
     wait_until(lambda: writer.failed == 1, what="it is counted", timeout_seconds=30)
 
 
 def test_each_event_that_kafka_does_not_take_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those behind the first, whose producer is given up then, as well."""
     monkeypatch.setattr(outbox, "DELIVERY_TIMEOUT_MS", 1000)
-    writer, written = EventWriter(NOWHERE), 0
+    writer, written = EventWriter(NOWHERE, client_id="w-0"), 0
 
     def one_has_failed() -> bool:
         nonlocal written
-        writer.write(event(written))
+        writer.tell(event(written))
         written += 1
         return writer.failed > 0
 

@@ -23,10 +23,12 @@ def strict_broker() -> Iterator[Broker]:
 
 @pytest.mark.slow
 def test_without_the_events_topic_events_are_counted_as_failed(strict_broker: Broker) -> None:
-    events = EventWriter(Connection(bootstrap_servers=strict_broker.bootstrap, further={"log_level": 0}))
+    events = EventWriter(
+        Connection(bootstrap_servers=strict_broker.bootstrap, further={"log_level": 0}), client_id="w-0"
+    )
 
     def failed() -> bool:
-        events.write(Event(kind="worker-started", topic="orders", member="w-0", at_ms=1, detail={}))
+        events.tell(Event(kind="worker-started", topic="orders", member="w-0", at_ms=1, detail={}))
         return events.failed > 3
 
     wait_until(failed, what="events fail")

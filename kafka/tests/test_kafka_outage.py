@@ -60,8 +60,8 @@ def test_a_stranded_reader_goes_on_with_a_new_client(connection: Connection) -> 
         consumer = reader._reader._consumer
 
         reader._reader._stranded.set()
-        writer = EventWriter(connection)
-        writer.write(event)
+        writer = EventWriter(connection, client_id="w-0")
+        writer.tell(event)
         writer.close(20)
 
         reader.catch_up(120, told.append)

@@ -230,9 +230,9 @@ def test_events_go_on_after_their_topic_was_deleted_and_created_again(
     events = [Event(kind="rebalance", topic="orders", member=f"pod-{n}", at_ms=1, detail={}) for n in range(3)]
 
     def write(*written: Event) -> None:
-        writer = EventWriter(connection)
+        writer = EventWriter(connection, client_id="w-0")
         for event in written:
-            writer.write(event)
+            writer.tell(event)
         writer.close(60)
         assert writer.failed == 0
 

@@ -67,11 +67,11 @@ def test_without_the_right_to_write_anything_events_are_counted_and_the_registry
     for rights in denied:
         deny_only(*rights)
     try:
-        writer = EventWriter(replace(connection, further={**connection.further, "log_level": 0}))
+        writer = EventWriter(replace(connection, further={**connection.further, "log_level": 0}), client_id="w-0")
         event = Event(kind="worker-started", topic="orders", member="pod-0", at_ms=1, detail={})
 
         def all_counted() -> bool:
-            writer.write(event)
+            writer.tell(event)
             return writer.failed > 0
 
         wait_until(all_counted, what="events are counted as failed")

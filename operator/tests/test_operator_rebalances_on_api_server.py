@@ -26,11 +26,11 @@ def tell(
 ) -> None:
     """That each worker was assigned these partitions of the front topic, and serves them. Before that, a worker has `ended` and
     `gave_up` these, with records in flight, and one has `started`. `templates`: of the pods."""
-    writer = EventWriter(Connection(bootstrap_servers=harness.broker.bootstrap))
+    writer = EventWriter(Connection(bootstrap_servers=harness.broker.bootstrap), client_id="w-0")
 
     def write(kind: EventKind, member: str, **detail: Any) -> None:
         at_ms = int(time.time() * 1000)
-        writer.write(Event(kind=kind, topic=harness.topic, member=member, at_ms=at_ms, detail=detail))
+        writer.tell(Event(kind=kind, topic=harness.topic, member=member, at_ms=at_ms, detail=detail))
 
     def template(member: str) -> dict[str, str]:
         return {"template": templates[member]} if templates else {}

@@ -164,9 +164,9 @@ def test_workers_that_were_turned_off_are_looked_after_until_no_topic_needs_them
     said = {c["type"]: c["message"] for c in harness.connection_status()["conditions"]}
     assert f"These have none yet: {harness.topic}." in said["WorkersReady"]
 
-    writer = EventWriter(harness.connection)
+    writer = EventWriter(harness.connection, client_id="w-0")
     raised = {"reason": "NotReleasing", "message": "nothing comes", "raised": True}
-    writer.write(Event(kind="alarm", topic=harness.topic, member=f"{SHARED}-2", at_ms=1, detail=raised))
+    writer.tell(Event(kind="alarm", topic=harness.topic, member=f"{SHARED}-2", at_ms=1, detail=raised))
     writer.close(60)
     harness.wait_for("Alarm", "True", "NotReleasing")
     harness.api.delete("StatefulSet", SHARED, SYSTEM_NAMESPACE)

@@ -197,7 +197,7 @@ class Told:
         self.assigned: list[str] = []
         self.rebalances: list[Event] = []
 
-    def write(self, event: Event) -> None:
+    def tell(self, event: Event) -> None:
         if event.kind == "rebalance":
             self.rebalances.append(event)
         if event.kind == "assignment":

@@ -10,41 +10,23 @@ from delayed_topics_kafka.errors import ConnectionInvalid
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_FILES: Final = {
-    "bootstrap-servers": "bootstrap_servers",
-    "security-protocol": "security_protocol",
-    "sasl-mechanism": "sasl_mechanism",
-    "username": "username",
-    "password": "password",
-    "ca.crt": "ca_pem",
-    "tls.crt": "certificate_pem",
-    "tls.key": "key_pem",
-    "token-endpoint-url": "token_endpoint_url",
-    "token-endpoint-ca.crt": "token_endpoint_ca_pem",
-    "oauth-client-id": "oauth_client_id",
-    "oauth-client-secret": "oauth_client_secret",
-    "oauth-scope": "oauth_scope",
-    "oauth-extensions": "oauth_extensions",
+_FORMS: Final = {
+    "bootstrap_servers": ("bootstrap-servers", "bootstrap.servers"),
+    "security_protocol": ("security-protocol", "security.protocol"),
+    "sasl_mechanism": ("sasl-mechanism", "sasl.mechanism"),
+    "username": ("username", "sasl.username"),
+    "password": ("password", "sasl.password"),
+    "ca_pem": ("ca.crt", "ssl.ca.pem"),
+    "certificate_pem": ("tls.crt", "ssl.certificate.pem"),
+    "key_pem": ("tls.key", "ssl.key.pem"),
+    "token_endpoint_url": ("token-endpoint-url", "sasl.oauthbearer.token.endpoint.url"),
+    "token_endpoint_ca_pem": ("token-endpoint-ca.crt", "https.ca.pem"),
+    "oauth_client_id": ("oauth-client-id", "sasl.oauthbearer.client.id"),
+    "oauth_client_secret": ("oauth-client-secret", "sasl.oauthbearer.client.secret"),
+    "oauth_scope": ("oauth-scope", "sasl.oauthbearer.scope"),
+    "oauth_extensions": ("oauth-extensions", "sasl.oauthbearer.extensions"),
 }
-"""File of a Secret → field."""
-
-_PROPERTIES: Final = {
-    "bootstrap_servers": "bootstrap.servers",
-    "security_protocol": "security.protocol",
-    "sasl_mechanism": "sasl.mechanism",
-    "username": "sasl.username",
-    "password": "sasl.password",
-    "ca_pem": "ssl.ca.pem",
-    "certificate_pem": "ssl.certificate.pem",
-    "key_pem": "ssl.key.pem",
-    "token_endpoint_url": "sasl.oauthbearer.token.endpoint.url",
-    "token_endpoint_ca_pem": "https.ca.pem",
-    "oauth_client_id": "sasl.oauthbearer.client.id",
-    "oauth_client_secret": "sasl.oauthbearer.client.secret",
-    "oauth_scope": "sasl.oauthbearer.scope",
-    "oauth_extensions": "sasl.oauthbearer.extensions",
-}
-"""Field → librdkafka property."""
+"""Field → file of a Secret, librdkafka property."""
 
 _ALSO_CALLED: Final = {"max.in.flight.requests.per.connection": ("max.in.flight",)}
 
@@ -112,7 +94,7 @@ class Connection:
 
     def client_config(self) -> dict[str, Any]:
         """librdkafka properties for any client."""
-        fields = {name: getattr(self, attribute) for attribute, name in _PROPERTIES.items()}
+        fields = {name: getattr(self, attribute) for attribute, (_, name) in _FORMS.items()}
         oidc = self._oidc() if self.token_endpoint_url is not None else {}
         return {
             **OF_ALL_CLIENTS,
@@ -139,7 +121,7 @@ class Connection:
 
     def to_files(self) -> dict[str, str]:
         """The content of a Secret; the inverse of from_directory."""
-        values = {file: getattr(self, attribute) for file, attribute in _FILES.items()}
+        values = {file: getattr(self, attribute) for attribute, (file, _) in _FORMS.items()}
         return {file: value for file, value in values.items() if value is not None}
 
     @classmethod
@@ -150,14 +132,16 @@ class Connection:
                 f"the folder {path} must contain the files of a connection, at least bootstrap-servers"
             )
         values: dict[str, Any] = {
-            attribute: _content(path / file, attribute) for file, attribute in _FILES.items() if (path / file).is_file()
+            attribute: _content(path / file, attribute)
+            for attribute, (file, _) in _FORMS.items()
+            if (path / file).is_file()
         }
         return cls(**values)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> "Connection":
         """librdkafka properties, as in a client's properties file."""
-        known = {name: attribute for attribute, name in _PROPERTIES.items()} | {
+        known = {name: attribute for attribute, (_, name) in _FORMS.items()} | {
             "sasl.mechanisms": "sasl_mechanism",
             "metadata.broker.list": "bootstrap_servers",
         }

@@ -17,24 +17,20 @@ log = logging.getLogger(__name__)
 
 
 class EventWriter:
-    """Fire and forget: an event that can't be delivered is counted in `failed`, and nothing waits for it."""
+    """Writes events fire and forget: one that can't be delivered is counted in `failed`, and nothing waits for it."""
 
-    def __init__(self, connection: Connection, *, client_id: str = "delayed-topics-events") -> None:
+    def __init__(self, connection: Connection, *, client_id: str) -> None:
         self._outbox = Outbox(connection, client_id=client_id)
+        self.close = self._outbox.close
 
     @property
     def failed(self) -> int:
         """How many so far. Never raises."""
-        self._outbox.poll()
         return self._outbox.failed
 
-    def write(self, event: Event) -> None:
+    def tell(self, event: Event) -> None:
         """Returns at once, and never raises."""
         self._outbox.write(EVENTS_TOPIC, key=event.topic, value=event.encode())
-
-    def close(self, timeout_seconds: float = 1.0) -> None:
-        """Gives what is under way that long to arrive. Never raises."""
-        self._outbox.close(timeout_seconds)
 
 
 class EventFollower(Closing):

@@ -1,7 +1,7 @@
 """Records that nobody waits for."""
 
 import logging
-from typing import Any, Final
+from typing import Any, Final, final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -14,12 +14,14 @@ log = logging.getLogger(__name__)
 DELIVERY_TIMEOUT_MS: Final = 60_000
 
 
+# When a producer has ended for good, the client library (2.16) may report a record while an exception is set. CPython then finds an
+# attribute in the class itself only, and in no class above it
+@final
 class Outbox:
-    """Fire and forget, to topics of one partition: a record that can't be delivered is counted in `failed`, and nothing waits for it. It is
-    counted by the next call of any method."""
+    """Fire and forget, to topics of one partition: a record that can't be delivered is counted in `failed`, and nothing waits for it."""
 
     def __init__(self, connection: Connection, *, client_id: str) -> None:
-        self.failed = 0
+        self._failed = 0
         self._config: dict[str, Any] = {
             **connection.client_config(),
             "client.id": client_id,
@@ -36,7 +38,7 @@ class Outbox:
 
     def write(self, topic: str, *, key: bytes | str, value: bytes | None) -> None:
         """Returns at once, and never raises: a topic that is gone is refused right here, not by a report."""
-        self.poll()
+        self._poll()
         if self._ailing:  # it may be stranded, see stranded.py; nobody polls it often enough to be told
             self._renew()
         try:
@@ -44,7 +46,13 @@ class Outbox:
         except (BufferError, KafkaException) as e:
             self._fail(topic, e)
 
-    def poll(self) -> None:
+    @property
+    def failed(self) -> int:
+        """How many so far. Never raises."""
+        self._poll()
+        return self._failed
+
+    def _poll(self) -> None:
         """Counts what could not be delivered meanwhile: the client tells nobody who does not ask. Returns at once, and never raises."""
         try:
             self._producer.poll(0)
@@ -55,7 +63,7 @@ class Outbox:
         """Gives what is under way that long to arrive. Never raises."""
         try:
             left = self._producer.flush(timeout_seconds)  # first: it reports on others, which counts them
-            self.failed += left
+            self._failed += left
         except RAISED as e:
             self._end(e)
 
@@ -66,12 +74,12 @@ class Outbox:
 
     def _renew(self) -> None:
         """A producer that is given up does not report on the records that it still has."""
-        self.failed += len(self._producer)
+        self._failed += len(self._producer)
         self._ailing = False
         self._producer = Producer(self._config)
 
     def _fail(self, topic: str, error: object) -> None:
-        self.failed += 1
+        self._failed += 1
         log.warning("could not write a record to %s: %s", topic, error)
 
     def _undelivered(self, error: KafkaError | None, message: Message) -> None:

@@ -179,7 +179,7 @@ class Reporter:
             self._write_alarm(alarm, raised, repeated=True)
         if self._alarms.lost != lost_before:  # the operator waits for the end of a rebalance
             for event in chain.from_iterable(told.values() for told in self._served_told.values()):
-                self._events.write(event)
+                self._events.tell(event)
 
     def _forget_all_but(self, topics: Set[str]) -> None:
         """Those that this worker has left. What the engine has counted for one that comes back goes on where it was."""
@@ -290,7 +290,7 @@ class Reporter:
         since_ms = int(((boot_seconds() if at is None else at) - self._now_at) * 1000)
         at_ms = self._now_ms + since_ms if self._now_ms else int(time.time() * 1000)
         event = Event(kind=kind, topic=topic, member=self._member, at_ms=at_ms, detail=detail)
-        self._events.write(event)
+        self._events.tell(event)
         return event
 
 
