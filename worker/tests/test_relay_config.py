@@ -26,10 +26,14 @@ def run(tmp_path: Path, config: object, *, connection: bool = True) -> tuple[int
     ("config", "said"),
     [
         ("{", "must be JSON"),
-        ([], "must be a JSON object"),
+        ([], "not a mapping"),
         ({}, "topics must name at least one"),
-        ({"topics": "orders"}, "topics must be of type list"),
-        ({"topics": [1]}, "topics must be a list of strings"),
+        ({"topics": "orders"}, "topics must be of type tuple"),
+        ({"topics": [1]}, "topics must be strings"),
+        ({"topics": [["a"]]}, "topics must be strings"),
+        ({**GOOD, "group": None}, "group must be of type str"),
+        ({**GOOD, "protocol": []}, "protocol must be of type str"),
+        ({**GOOD, "window_bytes": "1Mi"}, "window_bytes must be of type int"),
         ({"topics": ["a", "a"]}, "only once"),
         ({"topics": ["a/b"]}, "must consist of letters"),
         ({**GOOD, "protocol": "eager"}, "protocol must be classic or consumer"),
@@ -42,7 +46,7 @@ def run(tmp_path: Path, config: object, *, connection: bool = True) -> tuple[int
         ({**GOOD, "window_bytes": 1000}, "window_bytes must be from"),
         ({**GOOD, "commit_interval_ms": 5000}, "commit_interval_ms must be from 1 to 500"),
         ({**GOOD, "renew_commits_seconds": 0}, "renew_commits_seconds must be from 1 to 86400"),
-        ({**GOOD, "windowBytes": 1}, "no field 'windowBytes'"),
+        ({**GOOD, "windowBytes": 1}, "unexpected keyword argument 'windowBytes'"),
     ],
 )
 def test_a_bad_configuration_is_refused_in_one_line(tmp_path: Path, config: object, said: str) -> None:

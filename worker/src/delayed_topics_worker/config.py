@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, get_args
 
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.names import check_topic_name
@@ -42,6 +42,12 @@ class WorkerConfig:
     renew_commits_seconds: int = 21_600
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value, wanted = getattr(self, field.name), type(field.default)
+            if type(value) is not wanted:
+                raise ConfigInvalid(f"{field.name} must be of type {wanted.__name__}, but it is {value!r}")
+        if not all(isinstance(topic, str) for topic in self.topics):
+            raise ConfigInvalid(f"topics must be strings, but they are {self.topics!r}")
         if not self.topics and not self.group:
             raise ConfigInvalid("topics must name at least one front topic if group is not set")
         if len(set(self.topics)) < len(self.topics):
@@ -87,34 +93,10 @@ class WorkerConfig:
         except ValueError as e:
             raise ConfigInvalid(f"{path} must be JSON: {e}") from e
         try:
-            return cls._of(body)
-        except ConfigInvalid as e:
+            given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in {**body}.items()}
+            return cls(**given)
+        except (TypeError, ConfigInvalid) as e:
             raise ConfigInvalid(f"{path}: {e}") from e
-
-    @classmethod
-    def _of(cls, body: object) -> "WorkerConfig":
-        if not isinstance(body, Mapping):
-            raise ConfigInvalid("the content must be a JSON object")
-        kinds: dict[str, type] = {
-            "topics": list,
-            "group": str,
-            "http_port": int,
-            "window_bytes": int,
-            "protocol": str,
-            "assignor": str,
-            "guarantee": str,
-            "commit_interval_ms": int,
-            "renew_commits_seconds": int,
-        }
-        if unknown := sorted(body.keys() - kinds.keys()):
-            raise ConfigInvalid(f"there is no field {unknown[0]!r}. The fields are {', '.join(kinds)}")
-        for name, value in body.items():
-            if type(value) is not kinds[name]:
-                raise ConfigInvalid(f"{name} must be of type {kinds[name].__name__}, but it is {value!r}")
-        topics = cast(list[Any], body.get("topics", []))
-        if not all(isinstance(topic, str) for topic in topics):
-            raise ConfigInvalid("topics must be a list of strings")
-        return cls(**{**body, "topics": tuple(topics)})
 
 
 def _check_range(name: str, value: int, least: int, most: int) -> None:
