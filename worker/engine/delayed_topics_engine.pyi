@@ -63,15 +63,15 @@ class Seen:
     @property
     def partition(self) -> int: ...
     @property
-    def state(self) -> Literal["unplaced", "placed", "serving", "unreadable", "settling", "standing", "leaving"]: ...
+    def state(
+        self,
+    ) -> Literal["unplaced", "undecided", "placed", "serving", "unreadable", "settling", "standing", "leaving"]: ...
     @property
     def held_back(self) -> bool:
         """Nothing more is read, since too much is held."""
-
     @property
     def read_error(self) -> str | None:
         """Why what comes next could not be read."""
-
     @property
     def position(self) -> int:
         """The offset that comes next."""
@@ -89,7 +89,7 @@ class Seen:
         """Records that are held."""
     @property
     def due(self) -> int:
-        """Those of them that are due, and copies that are not acknowledged."""
+        """Those of them that are due, and copies that are not acknowledged, or in a transaction that is not committed."""
 
     @property
     def ahead_ms(self) -> int:

@@ -52,7 +52,9 @@ class EngineMetrics(Collector):
             labels=["topic"],
         )
         waiting = _of_topic("waiting_records", "Records that are held and not released")
-        due_lag = _of_topic("due_lag_records", "Records that are held, due, and not released and acknowledged")
+        due_lag = _of_topic(
+            "due_lag_records", "Records that are held, due, and not released and acknowledged or committed"
+        )
         unread = _of_topic("unread_records", "Records of assigned partitions that are not taken in")
         partitions = _of_topic("partitions", "Assigned partitions")
         for topic, work in self.work.items():

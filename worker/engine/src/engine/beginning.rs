@@ -55,6 +55,7 @@ impl Partition {
 mod tests {
     use super::super::partition::{Alone, Refused, MAX_UNCOMMITTED};
     use super::super::state::Step;
+    use super::super::topic::Target;
     use super::*;
     use crate::writing::Extent;
 
@@ -112,6 +113,20 @@ mod tests {
         partition.step(Step::Forget);
         assert!(partition.begin(at(7, false)));
         assert_eq!(partition.room(), u64::from(MAX_UNCOMMITTED));
+    }
+
+    #[test]
+    fn what_was_left_to_do_when_a_transaction_failed_stays_so_until_a_copy_is_acknowledged() {
+        let mut partition = begun(at(7, false));
+        partition.on_their_way[Target::Delays as usize] = 2;
+        partition.acknowledged = 3;
+        partition.fail(0);
+        assert_eq!((partition.state, partition.in_flight()), (State::Undecided { told: false }, 0));
+        partition.fail(0);
+        assert_eq!((partition.undone.due, partition.unacknowledged()), (5, [false, true, false, false]));
+        partition.on_their_way[Target::Ready as usize] = 1;
+        partition.acknowledge(7, Target::Ready, 0);
+        assert_eq!((partition.undone.due, partition.unacknowledged()), (0, [false; 4]));
     }
 
     #[test]

@@ -343,7 +343,7 @@ impl<P: Output> Sending<'_, P> {
                 tally.misrouted += u64::from(waiting.is_some_and(|waiting| waiting.misrouted));
             }
             Outcome::Hop(_) => tally.hopped += 1,
-            Outcome::DeadLetter(dead) => tally.dead_letter(dead.cause.reason()),
+            Outcome::DeadLetter(dead) => tally.dead_letter(dead.cause.reason(), 1),
             Outcome::Hold(_) => {}
         }
     }

@@ -44,7 +44,8 @@ pub enum Happening {
         /// Why.
         error: Error,
     },
-    /// What was wanted of a record, in the control topic, has come true, or can't: its copy is acknowledged.
+    /// What was wanted of a record, in the control topic, has come true, or can't: its copy is acknowledged, and its transaction
+    /// committed if it is part of one.
     Changed {
         /// The number of the delayed topic.
         topic: usize,

@@ -13,6 +13,12 @@ pub struct Histogram {
 }
 
 impl Histogram {
+    /// Counts those of another one, too.
+    pub fn add(&mut self, more: &Histogram) {
+        self.counts.iter_mut().zip(more.counts).for_each(|(count, more)| *count += more);
+        self.sum_ms = self.sum_ms.saturating_add(more.sum_ms);
+    }
+
     /// Counts one.
     pub fn observe(&mut self, duration_ms: i64) {
         self.counts[DURATION_BOUNDS_MS.partition_point(|bound| *bound < duration_ms)] += 1;

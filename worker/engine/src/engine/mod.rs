@@ -24,6 +24,7 @@ mod outcomes;
 mod partition;
 mod producers;
 mod rebalance;
+mod refusals;
 mod renewals;
 mod running;
 mod sending;

@@ -3,10 +3,11 @@
 use super::happening::Happening;
 use super::partition::{Alone, Lone, Partition, Pause, Refused};
 use super::producers::Producer;
+use super::refusals::is_of_the_copy;
 use super::slots::CopyOf;
 use super::state::{State, Step, Then};
 use super::topic::Target;
-use super::transactions::{is_of_the_copy, Transactions};
+use super::transactions::Transactions;
 use super::{boot_ns, Engine};
 use crate::kafka::{code, Error, Event, Refusal};
 
@@ -77,11 +78,8 @@ impl Engine {
                             partition.acknowledge(offset, target, bytes);
                             let changed = partition.changed.remove(&offset);
                             let topic = partition.topic;
-                            self.happenings.extend(changed.map(|(id, changed)| Happening::Changed {
-                                topic,
-                                id,
-                                changed,
-                            }));
+                            let told = self.transactions.as_mut().map_or(&mut self.happenings, |t| &mut t.told);
+                            told.extend(changed.map(|(id, changed)| Happening::Changed { topic, id, changed }));
                         }
                         (Some(partition), Some(refusal)) => {
                             if self.transactions.is_none() && refusal.error.code == code::INVALID_PRODUCER_EPOCH {

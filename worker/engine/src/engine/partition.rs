@@ -47,8 +47,9 @@ pub struct Partition {
     pub(super) on_their_way: [u32; TARGETS.len()],
     /// Of them, with their headers.
     pub(super) bytes_on_their_way: usize,
+    pub(super) undone: Undone,
     pub(super) congestion: CongestionWindow,
-    /// When there were none, or one came back, last.
+    /// When none was missing, or one came back, last.
     pub(super) progress_at_ns: i64,
     /// One has come back since somebody looked.
     pub(super) made_progress: bool,
@@ -106,6 +107,7 @@ impl Partition {
             held: Held::default(),
             on_their_way: [0; TARGETS.len()],
             bytes_on_their_way: 0,
+            undone: Undone::default(),
             congestion: CongestionWindow::default(),
             progress_at_ns: boot_ns(),
             made_progress: false,
@@ -161,6 +163,19 @@ impl Partition {
         self.on_their_way.iter().sum()
     }
 
+    /// Records that are due, and copies that are not acknowledged, or with transactions not committed.
+    #[must_use]
+    pub fn due(&self, now_ms: i64, transactional: bool) -> usize {
+        let copies = if transactional { self.uncommitted() } else { u64::from(self.in_flight()) };
+        self.held.due_count(now_ms) + usize::try_from(copies).unwrap_or(usize::MAX)
+    }
+
+    /// The targets that owe an acknowledgement.
+    #[must_use]
+    pub fn unacknowledged(&self) -> [bool; TARGETS.len()] {
+        std::array::from_fn(|to| self.on_their_way[to] > 0 || self.undone.unacknowledged[to])
+    }
+
     /// Whether one more copy may be sent now. `most_bytes`: of copies that are on their way.
     pub fn has_room(&mut self, most_bytes: usize) -> bool {
         let in_flight = self.in_flight();
@@ -198,7 +213,7 @@ impl Partition {
         self.held.let_go(taken);
         self.first_copies[target as usize].get_or_insert(offset);
         self.unknown_since_ns = None;
-        if self.in_flight() == 0 {
+        if !self.unacknowledged().contains(&true) {
             self.progress_at_ns = boot_ns();
         }
         self.on_their_way[target as usize] += 1;
@@ -210,6 +225,7 @@ impl Partition {
     /// The copy of a record has arrived.
     pub fn acknowledge(&mut self, offset: i64, target: Target, bytes: usize) {
         self.come_back(offset, target, bytes);
+        self.undone = Undone::default();
         self.alone.remove(&offset);
         self.acknowledged += 1;
         if self.window.finish(offset) {
@@ -251,6 +267,14 @@ impl Partition {
         self.committed = self.acknowledged;
     }
 
+    /// A transaction that it had a part in has failed. `now_ms`: the broker's time.
+    pub fn fail(&mut self, now_ms: i64) {
+        let due = self.due(now_ms, true).max(self.undone.due);
+        self.undone = Undone { due, unacknowledged: self.unacknowledged() };
+        self.forget_copies();
+        self.step(Step::Fail);
+    }
+
     /// What is on its way is not told of any more.
     pub fn give_up_copies(&mut self) {
         self.forget_what_is_on_its_way();
@@ -263,6 +287,15 @@ impl Partition {
         self.congestion.forget();
         self.lone = None;
     }
+}
+
+/// What was left to do when a transaction failed: until a copy is acknowledged, or the partition is read again and nothing is due.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Undone {
+    /// See `Partition::due`.
+    pub due: usize,
+    /// See `Partition::unacknowledged`.
+    pub unacknowledged: [bool; TARGETS.len()],
 }
 
 /// Why a partition is read no further.

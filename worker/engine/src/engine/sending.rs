@@ -82,7 +82,8 @@ impl Engine {
     fn work(&mut self, slot: usize, now: LowerBoundMs) -> (u32, Goes) {
         let partitions = self.slots.len().max(1);
         let Some(partition) = self.slots.get_mut(slot) else { return (0, Goes::On) };
-        let Topic { names, served, dead_letter_partitions, changes, tally } = &mut self.topics[partition.topic];
+        let Topic { names, served, dead_letter_partitions, changes, tally, undecided } =
+            &mut self.topics[partition.topic];
         let Some(served) = &*served else { return (0, Goes::On) };
         let compression = &served.compression;
         if self.transactions.is_none() {
@@ -105,7 +106,7 @@ impl Engine {
             names,
             dead_letter_partitions: *dead_letter_partitions,
             changes: served.has_control_topic.then_some(changes),
-            tally,
+            tally: if self.transactions.is_some() { &mut *undecided } else { &mut *tally },
             served,
             now: LowerBoundMs(now.0 - served.skew_ms),
             batches,
@@ -117,6 +118,8 @@ impl Engine {
             happenings: &mut self.happenings,
         };
         let (queued, goes) = sending.send();
+        // what waits on is not part of the transaction
+        tally.waited_for_target += std::mem::take(&mut undecided.waited_for_target);
         if goes == Goes::Unknown {
             self.look_at_topics();
         }

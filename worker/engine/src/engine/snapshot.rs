@@ -2,7 +2,7 @@
 
 use super::held::Held;
 use super::histogram::Histogram;
-use super::partition::Pause;
+use super::partition::{Pause, Undone};
 use super::state::State;
 use super::topic::TARGETS;
 use super::{boot_ns, Engine};
@@ -15,7 +15,7 @@ pub struct Seen {
     pub topic: String,
     /// In that topic.
     pub partition: i32,
-    /// `unplaced`, `placed`, `serving`, `unreadable`, `settling`, `standing` or `leaving`.
+    /// `unplaced`, `undecided`, `placed`, `serving`, `unreadable`, `settling`, `standing` or `leaving`.
     pub state: &'static str,
     /// It is read no further, since too much is held.
     pub held_back: bool,
@@ -29,7 +29,8 @@ pub struct Seen {
     pub end: i64,
     /// Records that are held.
     pub waiting: usize,
-    /// Those of them that are due, and copies that are not acknowledged.
+    /// Those of them that are due, and copies that are not acknowledged, or with transactions not committed; after a failed transaction
+    /// what was due when it failed, until the partition goes on.
     pub due: usize,
     /// By how many milliseconds the append time of the record that comes next is ahead of the broker's time.
     pub ahead_ms: i64,
@@ -49,11 +50,18 @@ impl Engine {
         let now_ns = boot_ns();
         let estimate_ms = self.clock.estimate_ms().unwrap_or(i64::MIN);
         let consumer = self.consumer.as_ref();
+        let transactional = self.transactions.is_some();
         let see = |(_, partition): (usize, &mut super::Partition)| {
             if partition.state.sends() && estimate_ms > i64::MIN {
                 partition.delayed.serve_from(estimate_ms);
             }
-            if partition.made_progress || partition.in_flight() == 0 {
+            let due = partition.due(estimate_ms, transactional);
+            let is_read = !matches!(partition.state, State::Unplaced | State::Undecided { .. } | State::Placed { .. });
+            if is_read && due == 0 {
+                partition.undone = Undone::default();
+            }
+            let unacknowledged = partition.unacknowledged();
+            if partition.made_progress || !unacknowledged.contains(&true) {
                 partition.made_progress = false;
                 partition.progress_at_ns = now_ns;
             }
@@ -63,7 +71,6 @@ impl Engine {
             let at_end = partition.end >= 0 && partition.window.position() >= partition.end;
             let settled = partition.in_flight() == 0 && !partition.held.has_arrived();
             let next_due_ms = if settled { partition.held.next_turn_at_ms() } else { Some(i64::MIN) };
-            let in_flight = usize::try_from(partition.in_flight()).unwrap_or(usize::MAX);
             Seen {
                 topic: partition.name.clone(),
                 partition: partition.number,
@@ -74,9 +81,9 @@ impl Engine {
                 lowest_unfinished: partition.window.lowest_unfinished(),
                 end: partition.end,
                 waiting: partition.held.len(),
-                due: partition.held.due_count(estimate_ms) + in_flight,
+                due: due.max(partition.undone.due),
                 ahead_ms: ahead_ms(&mut partition.held, estimate_ms),
-                unacknowledged: partition.on_their_way.map(|count| count > 0),
+                unacknowledged,
                 stuck_ns: now_ns - partition.progress_at_ns,
                 delayed: partition.delayed.released,
                 caught_up: partition.state.sends() && partition.delayed.is_over(next_due_ms, at_end),
@@ -146,7 +153,8 @@ fn ahead_ms(held: &mut Held, now_ms: i64) -> i64 {
 
 fn name(state: State) -> &'static str {
     match state {
-        State::Assigned | State::Unplaced | State::Undecided { .. } => "unplaced",
+        State::Assigned | State::Unplaced => "unplaced",
+        State::Undecided { .. } => "undecided",
         State::Placed { .. } => "placed",
         State::Serving => "serving",
         State::Unreadable => "unreadable",

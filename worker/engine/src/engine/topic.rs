@@ -78,6 +78,8 @@ pub struct Topic {
     pub changes: Changes,
     /// What was done.
     pub tally: Tally,
+    /// The same, if the transaction at hand ends well.
+    pub undecided: Tally,
 }
 
 impl Topic {
@@ -90,7 +92,13 @@ impl Topic {
             dead_letter_partitions: None,
             changes: Changes::default(),
             tally: Tally::default(),
+            undecided: Tally::default(),
         }
+    }
+
+    /// The transaction at hand has ended well.
+    pub fn decide(&mut self) {
+        self.tally.add(std::mem::take(&mut self.undecided));
     }
 }
 
@@ -120,11 +128,24 @@ impl Tally {
         self.lateness.observe(late_ms);
     }
 
-    /// Counts a dead letter.
-    pub fn dead_letter(&mut self, reason: &'static str) {
+    /// Counts dead letters.
+    pub fn dead_letter(&mut self, reason: &'static str, more: u64) {
         match self.dead_lettered.iter_mut().find(|(counted, _)| *counted == reason) {
-            Some((_, count)) => *count += 1,
-            None => self.dead_lettered.push((reason, 1)),
+            Some((_, count)) => *count += more,
+            None => self.dead_lettered.push((reason, more)),
         }
+    }
+
+    fn add(&mut self, more: Tally) {
+        let Tally { taken_in, released, hopped, misrouted, waited_for_target, dead_lettered, lateness } = more;
+        self.taken_in += taken_in;
+        self.released += released;
+        self.hopped += hopped;
+        self.misrouted += misrouted;
+        self.waited_for_target += waited_for_target;
+        for (reason, count) in dead_lettered {
+            self.dead_letter(reason, count);
+        }
+        self.lateness.add(&lateness);
     }
 }

@@ -15,7 +15,9 @@ use super::happening::Happening;
 use super::histogram::Histogram;
 use super::partition::Partition;
 use super::producers::Producer;
+use super::refusals::{says_why, FENCED, NOT_ADDED};
 use super::state::{State, Step};
+use super::topic::{Tally, Topic};
 use super::{boot_ns, Engine};
 use crate::kafka::{code, Error};
 
@@ -24,34 +26,6 @@ const TRANSACTION_NS: i64 = 10_000_000_000;
 const RETRY_NS: i64 = 1_000_000_000;
 /// Between two looks at whether what is waited for will still come.
 const LOOK_NS: i64 = 100_000_000;
-const FENCED: [i32; 3] = [code::FENCED, code::PRODUCER_FENCED, code::INVALID_PRODUCER_EPOCH];
-/// These say that the transaction has failed already, or by another copy, not why.
-const NOT_OF_A_COPY: [i32; 10] = [
-    code::FENCED,
-    code::PRODUCER_FENCED,
-    code::INVALID_PRODUCER_EPOCH,
-    code::STATE,
-    code::PURGE_QUEUE,
-    code::PURGE_INFLIGHT,
-    code::FATAL,
-    code::INVALID_TXN_STATE,
-    code::INVALID_PRODUCER_ID_MAPPING,
-    code::INVALID_DIFFERENT_RECORD,
-];
-/// A partition could not become part of the transaction; which one isn't told.
-const NOT_ADDED: [i32; 3] =
-    [code::TOPIC_AUTHORIZATION_FAILED, code::OPERATION_NOT_ATTEMPTED, code::UNKNOWN_TOPIC_OR_PART];
-
-/// Whether a refusal says what is wrong with its copy, and not only that the transaction has failed.
-#[must_use]
-pub fn is_of_the_copy(error: &Error) -> bool {
-    !error.fatal && !NOT_OF_A_COPY.contains(&error.code)
-}
-
-/// Whether a refusal says why its transaction has failed, be it of the copy or of all that this producer sends.
-fn says_why(error: &Error) -> bool {
-    error.fatal || FENCED.contains(&error.code) || is_of_the_copy(error)
-}
 
 /// Where a transaction stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +57,8 @@ pub struct Transactions {
     touched: BTreeSet<usize>,
     /// Why it can't end well.
     failed: Option<Error>,
+    /// What is true only if the transaction ends well.
+    pub(super) told: Vec<Happening>,
     /// A copy that has to go alone: it ends the transaction before it, and its own.
     pub(super) alone: Option<usize>,
     /// Why the last one failed.
@@ -107,6 +83,7 @@ impl Transactions {
             calls: None,
             touched: BTreeSet::new(),
             failed: None,
+            told: Vec::new(),
             alone: None,
             problem: None,
             refused: None,
@@ -246,6 +223,8 @@ impl Engine {
                             partition.renew_at_ns = now_ns.saturating_add(self.commits.renew_ns);
                         }
                     }
+                    self.happenings.append(&mut transactions.told);
+                    self.topics.iter_mut().for_each(Topic::decide);
                 }
                 Some(Err(error)) => self.roll_back(&error),
             },
@@ -330,6 +309,8 @@ impl Engine {
             return;
         }
         transactions.note("a transaction failed, and the worker repeats it", error);
+        transactions.told.clear();
+        let now_ms = self.clock.estimate_ms().unwrap_or(i64::MIN);
         for slot in std::mem::take(&mut transactions.touched) {
             let Some(partition) = self.slots.get_mut(slot) else { continue };
             if NOT_ADDED.contains(&error.code) {
@@ -342,9 +323,9 @@ impl Engine {
                     }
                 }
             }
-            partition.forget_copies();
-            partition.step(Step::Fail);
+            partition.fail(now_ms);
         }
+        self.topics.iter_mut().for_each(|topic| topic.undecided = Tally::default());
         self.close(error, boot_ns());
     }
 
