@@ -10,18 +10,30 @@ import pytest
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.kafka import limit_producer
+from delayed_topics_devcluster.pace import paced
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
-from delayed_topics_worker_testing.harness import WorkerHarness
+from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
 
 pytestmark = pytest.mark.broker
 
+WAITED = "another concurrent operation"
+"""What Kafka's client logs when it asks for a transaction before the one before it has ended. It asks again after 500 ms."""
+
 
 def alarmed(worker: WorkerProcess, reason: Reason) -> None:
     wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}")
+
+
+def another_topic(orders: DeclaredTopic, name: str, config: dict[str, str]) -> str:
+    """One that records may ask for."""
+    topic = f"{orders.names.front}.{name}"
+    orders.harness.create([NewTopicSpec(name=topic, partitions=1, replication_factor=1, config=config)])
+    orders.change(ready_topics=(AllowedTopic(topic, 0),))
+    return topic
 
 
 def calm(worker: WorkerProcess) -> None:
@@ -86,10 +98,8 @@ def test_a_copy_that_is_refused_again_and_again_does_not_hold_up_the_producer_of
 ) -> None:
     """With each refusal a producer counts up its epoch, and sends nothing before all is acknowledged that it has sent with the last."""
     orders = harness.declare((0,), front_partitions=2)
-    strict = f"{orders.names.front}.strict"  # takes nothing that was written before it arrives
     config = {"message.timestamp.type": "CreateTime", "message.timestamp.before.max.ms": "0"}
-    harness.create([NewTopicSpec(name=strict, partitions=1, replication_factor=1, config=config)])
-    orders.change(ready_topics=(AllowedTopic(strict, 0),))
+    strict = another_topic(orders, "strict", config)  # takes nothing that was written before it arrives
     batch = re.compile(orders.names.ready.encode() + rb".{1,16}?\0{8}.{8}\x02.{26}(.{10})", re.DOTALL)
     producers: list[bytes] = []
 
@@ -109,3 +119,33 @@ def test_a_copy_that_is_refused_again_and_again_does_not_hold_up_the_producer_of
 
     assert len(producers) >= 39
     assert len(set(producers)) == 1, "ids and epochs"
+
+
+@pytest.mark.slow
+def test_a_copy_that_is_refused_again_and_again_holds_up_the_transactions_of_the_others_for_a_moment_only(
+    harness: WorkerHarness,
+) -> None:
+    """What aborts a transaction that has failed takes some ms, and whoever doesn't waits for half a second."""
+    too_small = {"dead-letter": {"max.message.bytes": "120"}}  # a mark of a transaction has 78
+    orders = harness.declare((0,), front_partitions=2, config=too_small)
+    worker = harness.start(orders, guarantee="ExactlyOnce")
+    orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
+    orders.flush()
+    alarmed(worker, Reason.TARGET_UNAVAILABLE)
+    failed = worker.metric("delayedtopics_failed_commits_total")
+    sent: list[int] = []
+
+    def produce(n: int) -> None:
+        orders.produce(b"%d" % n, partition=1)
+        sent.append(n)
+
+    with paced(produce, lambda: 50):
+        wait_until(
+            lambda: worker.metric("delayedtopics_failed_commits_total") >= failed + 4,
+            what="it is refused four times",
+            evidence=worker.evidence,
+            timeout_seconds=60,
+        )
+
+    assert doubled(all_ready(orders, sent, timeout_seconds=30)) == 0
+    assert WAITED not in worker.log_path.read_text()

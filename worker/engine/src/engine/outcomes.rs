@@ -86,8 +86,10 @@ impl Engine {
                                 return Some(refusal.error);
                             }
                             if let Some(transactions) = &mut self.transactions {
-                                transactions.fail(refusal.error.clone());
-                                if !is_of_the_copy(&refusal.error) {
+                                let of_the_copy = is_of_the_copy(&refusal.error);
+                                // the client lets a transaction end in no other way then (2.16, `rd_kafka_txn_set_abortable_error`)
+                                transactions.fail(Error { aborts_transaction: of_the_copy, ..refusal.error.clone() });
+                                if !of_the_copy {
                                     continue;
                                 }
                                 // with it all of its transaction would fail again
