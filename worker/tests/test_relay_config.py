@@ -1,10 +1,13 @@
 """What people get wrong in worker.json or the connection: one line, exit code 2, no traceback."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_worker.cli import EXIT_CONFIG, main
 from delayed_topics_worker.config import WorkerConfig
 
@@ -66,6 +69,28 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["--config", str(tmp_path / "nowhere.json")])
     assert result.exit_code == EXIT_CONFIG
     assert "can't be read: No such file or directory" in result.output
+
+
+@pytest.mark.process
+def test_one_that_finds_out_while_it_runs_ends_without_waiting_for_what_still_runs(tmp_path: Path) -> None:
+    """A Kafka client that looks for the address of a broker waits for the name server."""
+    (tmp_path / "worker.json").write_text(json.dumps({**GOOD, "http_port": free_ports(1)[0]}))
+    (tmp_path / "bootstrap-servers").write_text("127.0.0.1:1")
+    program = """if True:
+        import threading, time
+        from delayed_topics_worker import cli
+        from delayed_topics_worker.errors import ConfigInvalid
+        def run(relay):
+            threading.Thread(target=time.sleep, args=(600,)).start()
+            raise ConfigInvalid("two groups")
+        cli.Relay.run = run
+        cli.main()
+    """
+    arguments = ["--config", str(tmp_path / "worker.json"), "--connection", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (EXIT_CONFIG, "Error: two groups\n")
 
 
 def test_defaults_are_those_of_the_contract(tmp_path: Path) -> None:

@@ -62,19 +62,30 @@ def main(config_path: Path, connection_path: Path) -> None:
     _on_stop(sys.exit)  # nothing is taken yet; the first process of a container would not be ended by the signal itself
     set_up()
     try:
-        _run(config_path, connection_path)
+        config = WorkerConfig.read(config_path)
+        connection = Connection.from_directory(connection_path)
     except (ConfigInvalid, ConnectionInvalid) as e:
         click.echo(f"Error: {e}", err=True)
         sys.exit(EXIT_CONFIG)
+    try:
+        _run(config, connection)
     except DelayedTopicsError as e:
         click.echo(f"Error: {e}", err=True)
-        _end(EXIT_PROTOCOL_REFUSED if isinstance(e, ProtocolRefused) else EXIT_FAILED)
+        _end(_exit_code(e))
     _end(0)
 
 
-def _run(config_path: Path, connection_path: Path) -> None:
-    config = WorkerConfig.read(config_path)
-    connection = Connection.from_directory(connection_path)
+def _exit_code(error: DelayedTopicsError) -> int:
+    match error:
+        case ConfigInvalid() | ConnectionInvalid():
+            return EXIT_CONFIG
+        case ProtocolRefused():
+            return EXIT_PROTOCOL_REFUSED
+        case _:
+            return EXIT_FAILED
+
+
+def _run(config: WorkerConfig, connection: Connection) -> None:
     member = os.environ.get("POD_NAME") or socket.gethostname()
     served = ServedTopics(config, os.environ.get("DELAYED_TOPIC_OWNER", ""))
     metrics = Metrics()
