@@ -255,6 +255,27 @@ def test_a_table_of_another_version_is_refused_and_others_are_read(tmp_path: Pat
     assert shown.stderr.startswith("1 table not read: ")
 
 
+def test_a_table_with_a_file_that_is_cut_off_or_of_another_audit_is_left_out_and_others_are_read(
+    tmp_path: Path,
+) -> None:
+    """`why` refused all tables because of the first, and took the rows of the second for its own."""
+    write_chain(tmp_path)
+    write(tmp_path, described("orders-3", hours=2), {**CAME_IN, "attempt": 9})
+    places, whole = tmp_path / "orders-3" / "places", tmp_path / "orders-2" / "places" / "part-0.parquet"
+    for data, says in (
+        (whole.read_bytes()[:99], "Invalid Input"),
+        (whole.read_bytes(), "not all of its files are of one audit"),
+    ):
+        (places / "part-1.parquet").write_bytes(data)
+        shown = why(tmp_path, "2@5310")
+        assert (shown.exit_code, shown.stdout.splitlines()[0]) == (0, "orders-2@5310, attempt 0: released"), (
+            shown.output
+        )
+        assert shown.stderr.startswith(
+            f"1 table not read: {places} is not a table of an audit that can be read: {says}"
+        )
+
+
 def test_records_of_a_topic_that_was_deleted_are_not_taken_for_those_of_the_next_of_its_name(tmp_path: Path) -> None:
     write_chain(tmp_path)
     old = described("orders-0", hours=-1)

@@ -187,13 +187,19 @@ def ways_at(tables: Sequence[Table], names: TopicNames, place: RecordPlace) -> l
 
 
 def _table(places: Path, topic: str) -> Table:
+    """Of files that all say the same. One that is cut off says nothing."""
     files = tuple(sorted(places.glob("*.parquet")))
     query = "SELECT decode(value) FROM parquet_kv_metadata(?) WHERE decode(key) = ?"
     try:
-        schemas = duckdb.execute(query, [glob.escape(str(files[0])), _SCHEMA]).fetchall()
-        description = TableDescription.decode(schemas[0][0] if schemas else "")
+        schemas = duckdb.execute(query, [[glob.escape(str(file)) for file in files], _SCHEMA]).fetchall()
+        told = {TableDescription.decode(schema) for (schema,) in schemas or [("",)]}
     except (duckdb.Error, UnreadableRecord) as e:
         raise AuditTableUnusable(f"{places} is not a table of an audit that can be read: {_reason(e)}") from e
+    if len(told) > 1 or len(schemas) < len(files):
+        raise AuditTableUnusable(
+            f"{places} is not a table of an audit that can be read: not all of its files are of one audit"
+        )
+    (description,) = told
     return Table(description=description, files=files, verdict=_verdict(places.parent.parent, topic, description))
 
 
