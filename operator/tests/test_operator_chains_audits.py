@@ -1,7 +1,7 @@
 """Where a window begins: at serving's begin, or where the chain of audits stands."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -14,7 +14,7 @@ from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.ready_topics import AllowedTopic
-from delayed_topics_core.registry import AuditedRecord, Claim, TopicsRecord, encode
+from delayed_topics_core.registry import AuditedRecord, Claim, LayoutRecord, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core_testing.served import OWNER, serving
 from delayed_topics_crds.audit import Window as Asked
@@ -27,6 +27,7 @@ from delayed_topics_operator.gateways.kafka import KafkaLink
 
 NAMES = TopicNames.of("orders")
 IDS = {name: f"id-{name}" for name in (*NAMES.topics, "invoices", "shipments")}
+WITH_CONTROL = {**IDS, NAMES.control: "id-control"}
 LAYOUT = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2))
 AUDITED = AuditedRecord(
     topic="orders",
@@ -38,6 +39,7 @@ AUDITED = AuditedRecord(
 )
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
+Meanwhile = Callable[[RegistryState], TopicsRecord | LayoutRecord]
 
 
 class Offsets:
@@ -50,8 +52,7 @@ class Offsets:
         self.asked_ms: set[int] = set()
         self.beginning = 0
         self.stable = 60
-        self.grows = False
-        self.begins_to_cancel = False
+        self.meanwhile: Meanwhile | None = None
         self.looked_up: list[tuple[str, str]] = []
         self.missing: set[str] = set()
 
@@ -71,15 +72,9 @@ class Offsets:
 
     async def offsets(self, partitions: Sequence[TopicPartitionKey], which: str) -> dict[TopicPartitionKey, int]:
         self.looked_up += [(topic, which) for topic in dict.fromkeys(topic for topic, _ in partitions)]
-        if self.grows and which == "stable":
-            grown = replace(
-                self._registry.topics["orders"], start_offsets={"orders": (7, 0, 0), "orders.delays": (0, 0)}
-            )
-            self._registry.apply(99, grown.key, encode(grown))
-        if self.begins_to_cancel and which == "stable":
-            noted = self._registry.topics["orders"]
-            ids = {**noted.ids, NAMES.control: "id-control"}
-            self._registry.apply(99, noted.key, encode(replace(noted, ids=ids)))
+        if self.meanwhile is not None and which == "stable":
+            noted = self.meanwhile(self._registry)
+            self._registry.apply(99, noted.key, encode(noted))
         found = {"latest": 60, "stable": self.stable, "earliest": self.beginning}
         return dict.fromkeys(partitions, found[which])
 
@@ -100,13 +95,12 @@ def freeze_it(
     *chain: AuditedRecord,
     beginning: int = 0,
     stable: int = 60,
-    grows: bool = False,
+    meanwhile: Meanwhile | None = None,
     allowed: Sequence[AllowedTopic] = (),
     missing: Sequence[str] = (),
     control: bool = False,
     made_again: Sequence[str] = (),
     ids: Mapping[str, str] = IDS,
-    begins_to_cancel: bool = False,
     **declared: Any,
 ) -> tuple[AuditWindow | Waiting | Unauditable, Offsets]:
     known: dict[str, Any] = {
@@ -124,8 +118,7 @@ def freeze_it(
         begun={"orders": 2, "orders.delays": 2},
     )
     link = Offsets(Claim(topic="orders", owner=OWNER), layout, noted, *chain)
-    link.begins_to_cancel = begins_to_cancel
-    link.beginning, link.stable, link.grows, link.missing = beginning, stable, grows, set(missing)
+    link.beginning, link.stable, link.meanwhile, link.missing = beginning, stable, meanwhile, set(missing)
     frozen = asyncio.run(freeze(cast(KafkaLink, link), NAMES, OWNER, asked=asked, max_lateness_ms=1000, now=NOW))
     return frozen, link
 
@@ -210,9 +203,10 @@ def test_ends_are_looked_up_such_that_no_copy_is_of_a_record_above_them() -> Non
 
 
 def test_partitions_that_are_added_meanwhile_are_waited_for() -> None:
-    frozen, _ = freeze_it(Asked(), grows=True)
+    starts = {"orders": (7, 0, 0), "orders.delays": (0, 0)}
+    frozen, _ = freeze_it(Asked(), meanwhile=lambda now: replace(now.topics["orders"], start_offsets=starts))
     assert isinstance(frozen, Waiting), frozen
-    assert "partitions were added to orders or its further topics" in frozen.message
+    assert "changed while the operator read the offsets" in frozen.message
 
 
 def test_windows_meet_where_one_ends_and_the_other_begins() -> None:
@@ -237,6 +231,13 @@ def test_a_window_between_two_times_ends_before_the_second_and_reads_from_where_
 
 WITH_LADDER = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2, ladder_seconds=(1, 60)))
 FORMER = DelayList(delay_seconds=(0, 10), retry_cap=3, from_ms=0, max_delay_seconds=7200)
+EDITS = ({"lists": (FORMER,)}, {"highest_retry_cap": 9}, {"ready_topics": (AllowedTopic("invoices", 1),)})
+
+
+@pytest.mark.parametrize("edited", EDITS)
+def test_an_edit_that_records_may_have_followed_meanwhile_is_waited_for(edited: dict[str, Any]) -> None:
+    frozen, _ = freeze_it(Asked(), meanwhile=lambda now: replace(now.layouts["orders"], **edited))
+    assert isinstance(frozen, Waiting), frozen
 
 
 @pytest.mark.parametrize(
@@ -387,13 +388,12 @@ def control_id(**noted: Any) -> str | None:
 
 
 def test_an_audit_knows_whether_records_could_ever_be_cancelled_and_by_which_topic() -> None:
-    with_control = {**IDS, NAMES.control: "id-control"}
     assert control_id() == ""
-    assert control_id(control=True, ids=with_control) == "id-control"
-    assert control_id(control=False, ids=with_control) == "id-control", "spec.control was removed, and the topic stays"
-    assert control_id(control=True, ids=with_control, made_again=[NAMES.control]) is None
+    assert control_id(control=True, ids=WITH_CONTROL) == "id-control"
+    assert control_id(control=False, ids=WITH_CONTROL) == "id-control", "spec.control was removed, and the topic stays"
+    assert control_id(control=True, ids=WITH_CONTROL, made_again=[NAMES.control]) is None
     assert control_id(control=True) is None, "its id is not noted"
 
 
 def test_a_control_topic_that_came_while_the_offsets_were_looked_up_counts() -> None:
-    assert control_id(begins_to_cancel=True) == "id-control"
+    assert control_id(meanwhile=lambda now: replace(now.topics["orders"], ids=WITH_CONTROL)) == "id-control"

@@ -175,8 +175,8 @@ async def _auditable(link: KafkaLink, names: TopicNames, owner: Owner, asked: Wi
 
 
 async def _read(link: KafkaLink, topics: Topics) -> PartitionOffsets | Waiting | Unauditable:
-    """Reads committed offsets, then ends, then beginnings, and at last whether partitions were added meanwhile. The module says why the
-    order matters."""
+    """Reads committed offsets, then ends, then beginnings, and at last whether partitions or the spec changed meanwhile. The
+    module says why the order matters."""
     names, group, others = topics.names, topics.layout.group, topics.targets.found
     asked = await link.committed(group, topics.places(*topics.sources))
     committed = handover.committed(topics.noted, group, asked)
@@ -188,12 +188,13 @@ async def _read(link: KafkaLink, topics: Topics) -> PartitionOffsets | Waiting |
         wanted = [*(names.topics[at] for at in several), *(others if 2 in several else ())]
         ends.update(await link.offsets(topics.places(*wanted), which))
     beginnings = await link.offsets(topics.places(*topics.counts), "earliest")
-    # a new partition may be one that copies came from, or went to
-    noted, again = (await link.registry()).topics.get(names.front), await link.topics([*names.topics, *others])
+    # a new partition may be one that copies came from, or went to, and records may have followed a new layout
+    registry, again = await link.registry(), await link.topics([*names.topics, *others])
+    noted, layout = registry.topics.get(names.front), registry.layouts.get(names.front)
     counts = {name: info.partitions for name, info in again.items() if info is not None and name in topics.outcomes}
-    same_sources = noted is not None and noted.start_offsets == topics.noted.start_offsets
-    if not same_sources or not counts.items() <= topics.counts.items():
-        message = f"partitions were added to {names.front} or its further topics while the operator read the offsets. It tries again"
+    same = noted is not None and noted.start_offsets == topics.noted.start_offsets and layout == topics.layout
+    if not same or not counts.items() <= topics.counts.items():
+        message = f"topic {names.front}, its further topics or its spec changed while the operator read the offsets. It tries again"
         return Waiting(reason=Reason.AUDIT_WAITING, message=message)
     ends.update({place: max(ends[place], at.offset) for place, at in committed.items() if at is not None})
     return PartitionOffsets(committed=committed, ends=ends, beginnings=beginnings)
