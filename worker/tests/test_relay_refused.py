@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import time
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from delayed_topics_devcluster.pace import paced
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
-from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
+from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import WorkerProcess
 
@@ -149,3 +150,42 @@ def test_a_copy_that_is_refused_again_and_again_holds_up_the_transactions_of_the
 
     assert doubled(all_ready(orders, sent, timeout_seconds=30)) == 0
     assert WAITED not in worker.log_path.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+def test_a_topic_that_takes_small_batches_only_gets_what_has_gathered_in_a_pause(
+    harness: WorkerHarness, guarantee: Any
+) -> None:
+    orders = harness.declare((0,), front_partitions=2)
+    narrow = another_topic(orders, "narrow", {"max.message.bytes": "65536"})
+    worker = harness.start(orders, guarantee=guarantee)
+    sent = [0, 0]
+
+    def produce(n: int) -> None:
+        to_narrow = n % 7 != 0
+        orders.produce(
+            os.urandom(1000),
+            headers=[("dt-target", narrow.encode())] if to_narrow else [],
+            partition=0 if to_narrow else 1,
+        )
+        sent[to_narrow] += 1
+
+    with paced(produce, lambda: 700):
+        time.sleep(3)
+        worker.signal(signal.SIGSTOP)
+        time.sleep(2)
+        worker.signal(signal.SIGCONT)
+        time.sleep(30)
+        calm_from_ms = time.time() * 1000
+        time.sleep(10)
+    orders.flush()
+
+    for topic, count in zip((orders.names.ready, narrow), sent, strict=True):
+        assert p99_late_ms(harness.read(topic, count, timeout_seconds=60), due_from_ms=calm_from_ms) < 1000, topic
+    assert harness.read(orders.names.dead_letter, 0) == []
+
+
+def p99_late_ms(records: list[Seen], *, due_from_ms: float) -> int:
+    late = sorted(record.late_ms for record in records if record.due_at_ms >= due_from_ms)
+    return late[len(late) * 99 // 100]

@@ -3,6 +3,8 @@
 //! The client queues whatever it is given. Where the broker, the network or the machine is slow, a partition that goes to another
 //! worker has to wait for what is queued, or comes out twice. So this is a congestion window, as TCP has one, that goes by how
 //! long copies take: a full one grows while they come back soon, and shrinks when they don't.
+//!
+//! A batch is no larger than the window. Where Kafka refuses one as too large, half of what was on its way is the most for a while.
 
 use super::boot_ns;
 use super::partition::MAX_UNCOMMITTED;
@@ -13,6 +15,10 @@ const MOST: u32 = MAX_UNCOMMITTED;
 const SOON_NS: i64 = 100_000_000;
 /// A fraction of the time that a partition which is revoked may take.
 const LATE_NS: i64 = 500_000_000;
+/// After a batch was too large.
+const CAPPED_NS: i64 = 60_000_000_000;
+/// Of the copies of a batch that was too large each is tried alone, where there are no more of them.
+const FEW: u32 = 16;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +28,13 @@ pub struct CongestionWindow {
     timed: Option<(i64, i64)>,
     /// It was full since then.
     full: bool,
+    /// The most that it may become, and until when.
+    cap: Option<(u32, i64)>,
 }
 
 impl Default for CongestionWindow {
     fn default() -> Self {
-        CongestionWindow { copies: FIRST, timed: None, full: false }
+        CongestionWindow { copies: FIRST, timed: None, full: false, cap: None }
     }
 }
 
@@ -55,6 +63,23 @@ impl CongestionWindow {
         }
     }
 
+    /// A batch was too large, with `in_flight` copies on their way.
+    pub fn halve(&mut self, in_flight: u32) {
+        self.copies = (in_flight.min(self.copies) / 2).max(1);
+        self.cap = Some((self.copies, boot_ns() + CAPPED_NS));
+    }
+
+    /// It was one record that was too large, and not the batch.
+    pub fn uncap(&mut self) {
+        self.cap = None;
+    }
+
+    /// Whether batches are so small that which record is too large is best found out by sending each alone.
+    #[must_use]
+    pub fn is_small(&self) -> bool {
+        self.cap.is_some_and(|(most, _)| most <= FEW / 2)
+    }
+
     /// Nobody will tell what becomes of those that are on their way.
     pub fn forget(&mut self) {
         self.timed = None;
@@ -71,7 +96,9 @@ impl CongestionWindow {
         } else {
             copies * 2
         };
-        self.copies = u32::try_from(fitting).unwrap_or(MOST).clamp(1, MOST);
+        self.cap = self.cap.filter(|(_, until_ns)| boot_ns() < *until_ns);
+        let most = self.cap.map_or(MOST, |(most, _)| most);
+        self.copies = u32::try_from(fitting).unwrap_or(MOST).clamp(1, most);
     }
 }
 
@@ -115,6 +142,23 @@ mod tests {
             window.came_back(offset);
         }
         assert_eq!(window.copies, FIRST);
+    }
+
+    #[test]
+    fn one_whose_batches_are_too_large_stays_small_until_a_single_record_was_the_reason() {
+        let mut window = after(&[1; 9]);
+        window.halve(1000);
+        assert_eq!((window.copies, window.is_small()), (500, false));
+        window.full = true;
+        window.adapt(1);
+        assert_eq!(window.copies, 500);
+        window.halve(FEW);
+        assert_eq!((window.copies, window.is_small()), (FEW / 2, true));
+        window.uncap();
+        window.adapt(1);
+        assert_eq!((window.copies, window.is_small()), (FEW, false));
+        window.halve(1);
+        assert_eq!(window.copies, 1);
     }
 
     #[test]

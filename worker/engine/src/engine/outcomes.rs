@@ -93,7 +93,9 @@ impl Engine {
                                     continue;
                                 }
                                 // with it all of its transaction would fail again
-                                partition.alone.entry(offset).or_insert(Alone::AsDecided);
+                                if !TOO_LARGE.contains(&refusal.error.code) {
+                                    partition.alone.entry(offset).or_insert(Alone::AsDecided);
+                                }
                             }
                             self.happenings.extend(refuse(partition, offset, target, bytes, refusal));
                             self.settling.push(slot);
@@ -234,8 +236,8 @@ impl Engine {
     }
 }
 
-/// A copy was refused. What is too large or invalid goes alone; what went alone already becomes a dead letter, and a smaller one
-/// each time; for anything else the partition stands still.
+/// A copy was refused. What is invalid, or too large in a small batch, goes alone, and what was in a large one goes in smaller ones; what
+/// went alone already becomes a dead letter, and a smaller one each time; for anything else the partition stands still.
 pub fn refuse(
     partition: &mut Partition,
     offset: i64,
@@ -243,6 +245,7 @@ pub fn refuse(
     bytes: usize,
     refusal: Refusal,
 ) -> Option<Happening> {
+    let in_flight = partition.in_flight();
     let lone = partition.come_back(offset, target, bytes);
     let code = refusal.error.code;
     if TO_BE_REPEATED.contains(&code) {
@@ -258,10 +261,17 @@ pub fn refuse(
     };
     match lone {
         None => {
-            partition.alone.entry(offset).or_insert(Alone::AsDecided);
+            // the first of those that are refused together
+            if why == Refused::TooLarge && partition.state.sends() {
+                partition.congestion.halve(in_flight);
+            }
+            if why == Refused::Invalid || partition.congestion.is_small() {
+                partition.alone.entry(offset).or_insert(Alone::AsDecided);
+            }
         }
         Some(Lone { next: None, .. }) => return stand(partition, offset, refusal),
         Some(Lone { next: Some(next), .. }) => {
+            partition.congestion.uncap();
             let first = match partition.alone.remove(&offset) {
                 Some(Alone::AsDeadLetter(_, first)) => first,
                 _ => why,

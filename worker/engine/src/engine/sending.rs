@@ -46,6 +46,9 @@ impl Engine {
                 break; // whatever else went with it would share what becomes of it
             }
         }
+        if let Some(transactions) = self.transactions.as_mut().filter(|transactions| !sent && transactions.is_open()) {
+            transactions.others_first = false;
+        }
         sent
     }
 
@@ -98,7 +101,7 @@ impl Engine {
             None => (self.producers.get(compression, false), self.producers.get(compression, true)),
         };
         partition.delayed.serve_from(now.0); // where the time was not known when it began
-        let may_go_alone = self.transactions.as_ref().map_or(true, Transactions::is_clean);
+        let may_go_alone = self.transactions.as_ref().map_or(true, Transactions::may_go_alone);
         let most_bytes = LEAST_BYTES_ON_THEIR_WAY.max(MOST_BYTES_ON_THEIR_WAY / partitions);
         let mut sending = Sending {
             slot,
@@ -124,10 +127,12 @@ impl Engine {
             self.look_at_topics();
         }
         if let Some(transactions) = &mut self.transactions {
+            let is_lone = self.slots.get(slot).is_some_and(|partition| partition.lone.is_some());
             if queued > 0 {
                 transactions.touch(slot);
+                transactions.others_first = is_lone;
             }
-            if goes == Goes::Alone || self.slots.get(slot).is_some_and(|partition| partition.lone.is_some()) {
+            if goes == Goes::Alone || is_lone {
                 transactions.alone = Some(slot);
             }
             if goes == Goes::Ended {

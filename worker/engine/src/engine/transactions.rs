@@ -61,6 +61,8 @@ pub struct Transactions {
     pub(super) told: Vec<Happening>,
     /// A copy that has to go alone: it ends the transaction before it, and its own.
     pub(super) alone: Option<usize>,
+    /// One went, and others come first now, if they have something to send.
+    pub(super) others_first: bool,
     /// Why the last one failed.
     pub problem: Option<String>,
     /// What Kafka refuses for good, as far as anybody can know.
@@ -85,6 +87,7 @@ impl Transactions {
             failed: None,
             told: Vec::new(),
             alone: None,
+            others_first: false,
             problem: None,
             refused: None,
             failures: 0,
@@ -117,9 +120,15 @@ impl Transactions {
         self.producer.as_ref()
     }
 
+    /// A copy may be all that the transaction has.
+    #[must_use]
+    pub fn may_go_alone(&self) -> bool {
+        self.is_clean() && !self.others_first
+    }
+
     /// The partition whose first record goes alone now.
     pub fn take_alone(&mut self) -> Option<usize> {
-        if self.is_open() && self.is_clean() {
+        if self.is_open() && self.may_go_alone() {
             self.alone.take()
         } else {
             None
