@@ -148,7 +148,6 @@ impl Producers {
         }
         match self.new_producer(compression, alone, wake) {
             Ok(producer) => {
-                hurry(Arc::clone(&producer.client));
                 self.made.push(Made { compression: compression.to_owned(), alone, retired: false, producer });
                 true
             }
@@ -169,7 +168,9 @@ impl Producers {
         if alone {
             properties.push(("batch.num.messages".into(), "1".into()));
         }
-        Producer::new(Arc::new(Client::new(self.load, Kind::Producer, &properties, wake)?), &self.names)
+        let client = Arc::new(Client::new(self.load, Kind::Producer, &properties, wake)?);
+        hurry(Arc::clone(&client));
+        Producer::new(client, &self.names)
     }
 
     /// The one for this use, if it was made.
