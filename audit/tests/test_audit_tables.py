@@ -23,6 +23,7 @@ from delayed_topics_audit_testing.rows import (
     totals,
 )
 from delayed_topics_core.events import Event
+from delayed_topics_core.headers import Header
 from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -36,6 +37,40 @@ def disorder(window: Window) -> list[str]:
 def test_neighbours_of_one_partition_and_delay_that_came_out_in_the_other_order(spark: SparkSession) -> None:
     assert disorder(Window(spark=spark, front=front_of(4), ready=ready_of(0, 2, 1, 3))) == ["r:0:1 before r:0:2"]
     assert disorder(Window(spark=spark, front=front_of(4), ready=ready_of(0, 2, 3))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, 4095], ids=["in a chunk", "over the edge of one"])
+def test_a_record_that_leaders_with_different_clocks_made_due_after_the_next_may_come_out_after_it(
+    spark: SparkSession, first: int
+) -> None:
+    """The audit said `Violated`."""
+    bounds = replace(BOUNDS, front_committed=(5000, 5000))
+
+    def came(first_ms: int, second_ms: int) -> list[str]:
+        front: list[Row] = [(0, first, first_ms, []), (0, first + 1, second_ms, [])]
+        ready = [(0, at, 9, release(("f", 0, first + 1 - at), (second_ms, first_ms)[at])) for at in range(2)]
+        return disorder(Window(spark=spark, front=front, ready=ready, bounds=bounds))
+
+    assert came(5, 3) == []
+    assert came(3, 5) == came(5, 5) == ["r:0:0 before r:0:1"]
+
+
+@pytest.mark.slow
+def test_a_record_that_waited_for_its_topic_for_more_than_a_second_promises_no_order(spark: SparkSession) -> None:
+    """No delay is between a second and a minute, so it was held in memory. The audit said `Violated`."""
+
+    def came(first_ms: int, target: list[Header]) -> list[str]:
+        front: list[Row] = [(0, 0, 0, target), (0, 1, 5, target), (0, 2, 6, target), (0, 3, 7, target)]
+        out = ((1, 5), (3, 7), (2, 8), (0, first_ms))
+        ready = [(0, at, ms, release(("f", 0, of), of and of + 4)) for at, (of, ms) in enumerate(out)]
+        return disorder(Window(spark=spark, front=front, ready=ready))
+
+    target: list[Header] = [("dt-target", b"invoices")]
+    later = "r:0:1 before r:0:2"
+    assert came(1_000, target) == [later]
+    assert came(999, target) == ["r:0:0 before r:0:3", later]
+    assert came(1_000, []) == ["r:0:0 before r:0:3", later]
 
 
 @pytest.mark.slow

@@ -16,6 +16,8 @@ from delayed_topics_audit.place import chunk_of, line_of, name_of, topic_number_
 EXACT_MS: Final = 64
 """Latenesses are counted to the millisecond below this, to 1/32 above."""
 _STEPS_BITS: Final = 5
+_TARGET_HELD_MS: Final = 1000
+"""A worker holds a record whose topic is missing for so long at a time, if no delay is between a second and a minute."""
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -67,16 +69,18 @@ def pending_roots(places: DataFrame) -> DataFrame:
 
 
 def disorder(places: DataFrame) -> DataFrame:
-    """Neighbours whose first copies came out in the other order: place, first_at, judged, and the same of the one before.
+    """Neighbours whose first copies came out in the other order: place, first_at, due_ms, judged, and the same of the one before.
 
     Neighbours have the same front partition (or delays partition, for direct writes), delay, ready partition and way. A hop that is
-    made more than a second late takes another way, by a partition of another delay, for which no order is promised. Two neighbours
-    that had both ended before the window were judged by a previous audit. Chunks of places are whole in a partition of Spark, so
-    only their edges have to be moved.
+    made more than a second late takes another way, by a partition of another delay, for which no order is promised. None is promised
+    either for a topic that may have been missing when a record was due. Where brokers with different clocks appended two neighbours,
+    the one that is due first comes out first. Two neighbours that had both ended before the window were judged by a previous audit.
+    Chunks of places are whole in a partition of Spark, so only their edges have to be moved.
     """
-    of_line, of_place = ["line", "delay_ms", "way", "ready_line"], ["place", "first_at", "judged"]
+    of_line, of_place = ["line", "delay_ms", "way", "ready_line"], ["place", "first_at", "due_ms", "judged"]
     first_is_known = has(facts.END_RELEASED) & ~has(facts.AGAIN)
-    lined = places.where(first_is_known & ~has(facts.MISPLACED) & sf.col("in_time")).select(
+    waited = has(facts.ASKS_TARGET) & (sf.col("first_ms") >= sf.col("due_ms") + _TARGET_HELD_MS)
+    lined = places.where(first_is_known & ~has(facts.MISPLACED) & sf.col("in_time") & ~waited).select(
         chunk_of(sf.col("place")).alias("chunk"),
         line_of(sf.col("place")).alias("line"),
         "delay_ms",
@@ -84,6 +88,7 @@ def disorder(places: DataFrame) -> DataFrame:
         line_of(sf.col("first_at")).alias("ready_line"),
         "place",
         "first_at",
+        "due_ms",
         (sf.col("judged_ends") > 0).alias("judged"),
     )
     inside = Window.partitionBy("chunk", *of_line[1:]).orderBy("place")
@@ -96,7 +101,8 @@ def disorder(places: DataFrame) -> DataFrame:
     crossing = edges.select(
         *of_place, *(sf.lag(f"last_{name}").over(across).alias(f"before_{name}") for name in of_place)
     )
-    return neighbours.unionAll(crossing).where("before_first_at > first_at and (judged or before_judged)")
+    in_turn = "before_first_at > first_at and before_due_ms <= due_ms"
+    return neighbours.unionAll(crossing).where(f"{in_turn} and (judged or before_judged)")
 
 
 def lateness(places: DataFrame) -> DataFrame:
