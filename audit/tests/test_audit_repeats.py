@@ -20,7 +20,7 @@ from delayed_topics_audit_testing.rows import (
     ready_of,
     release,
 )
-from delayed_topics_core.audit_table import DELAYS, FRONT, PARTITION_BITS, READY
+from delayed_topics_core.audit_table import DEAD_LETTER, DELAYS, FRONT, PARTITION_BITS, READY
 from delayed_topics_core.events import Event
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import SparkSession
@@ -255,6 +255,23 @@ def test_of_what_a_crash_lets_hop_twice_each_partition_that_it_hops_from_may_rep
 
 
 @pytest.mark.slow
+def test_of_what_had_hopped_for_more_than_a_minute_before_a_takeover_nobody_knows_why_it_was_repeated(
+    spark: SparkSession,
+) -> None:
+    """Hops do not say when they were written. An audit said `Verified` of a group that was set back."""
+    roots, crash = [("f", 0, at) for at in range(3)], taken(99_000, FRONT_0)
+    front: list[Row] = [(0, at, at * 40_000, level(3)) for at in range(3)]
+    hops = [(1, at, at * 40_000 + 1, hop(root, 200_000)) for at, root in enumerate(roots)]
+    ready = [(0, 9 + at, 200_000, release(("d", 1, at), 200_000, root=root)) for at, root in enumerate(roots)]
+    window = Window(spark=spark, front=front, delays=hops, ready=ready)
+    hopped = [(1, 3 + at, 100_000, hop(root, 200_000)) for at, root in enumerate(roots)]
+    again = [(0, 12 + at, 200_000, release(("d", 1, 3 + at), 200_000, root=root)) for at, root in enumerate(roots)]
+    assert beyond(replace(window, delays=[*hops, *hopped], ready=[*ready, *again]), crash) == (3, 0, 3)
+    released = [(0, at, 100_000, release(root, 100_000)) for at, root in enumerate(roots)]
+    assert beyond(replace(window, ready=[*ready, *released]), crash) == (3, 0, 3), "it was due when it was read again"
+
+
+@pytest.mark.slow
 def test_a_takeover_of_another_partition_is_no_reason_to_hop_twice(spark: SparkSession) -> None:
     """An audit said `Verified` if any partition had been taken over while the record waited."""
     window = hopped_twice(spark, (("f", 0, 0), 1))
@@ -337,3 +354,20 @@ def test_what_was_settled_before_is_explained_by_a_takeover_shortly_before_it_ca
     assert beyond(again(879_000), taken(880_000, FRONT_0)) == (1, 0, 0)
     assert beyond(again(879_000), taken(10, FRONT_0)) == (1, 1, 0), "a group that was reset long after"
     assert beyond(again(900_000), taken(880_000, FRONT_0)) == (1, 1, 0), "one that was reset while no worker ran"
+    assert beyond(again(880_001), taken(880_000, FRONT_0)) == (1, 0, 1), "the same, or of a worker that was frozen"
+
+
+@pytest.mark.slow
+def test_of_what_was_settled_before_and_does_not_say_when_it_was_written_nobody_knows_who_repeated_it(
+    spark: SparkSession,
+) -> None:
+    """A group that was set back between two links of a chain. An audit said `Verified`."""
+    bounds = replace(BOUNDS, front_from=(3, 3), new_from={DELAYS: (0, 0, 0), DEAD_LETTER: (0,)})
+    settled = Window(spark=spark, front=front_of(3), bounds=bounds)
+    hopped = replace(settled, delays=[(1, 6, 900_000, hop(("f", 0, 1), 1_000_000))])
+    dead_lettered = replace(settled, dead=[(0, 6, 900_000, dead_letter(("f", 0, 1)))])
+    for window in (hopped, dead_lettered):
+        for crash_ms in (880_000, 899_000):
+            assert beyond(window, taken(crash_ms, FRONT_0)) == (1, 0, 1), crash_ms
+        assert beyond(window, taken(901_000, FRONT_0)) == (1, 0, 0), "the worker after it told of itself"
+        assert beyond(window, taken(10, FRONT_0)) == (1, 1, 0), "long before"

@@ -272,9 +272,9 @@ CHECKS: Final[Sequence[Check]] = (
     ),
     Check(
         name="set_back",
-        sentence="{copies_were} doubled after a worker took over, though the first copies came out over more than a minute. "
-        "It is unknown whether Kafka had refused the commits of their partition since, which is within the promise, or someone set "
-        "the offsets of the consumer group back",
+        sentence="{copies_were} doubled after a worker took over, though the first copies came out over more than a minute or an "
+        "earlier audit had settled them. It is unknown whether Kafka had refused the commits of their partition since, or took the copies "
+        "of a worker that ended, which is within the promise, or someone set the offsets of the consumer group back",
     ),
     Check(
         name="perhaps_too_many",

@@ -96,7 +96,8 @@ def repeats(
 
     unexplained       they came when no events were told
     untold            the known takeovers do not explain all of them, but one that nobody told of may
-    set_back          their first copies came out over too long a time
+    set_back          their first copies came out over too long a time, or they were settled before the takeover and perhaps copied
+                      after it
     perhaps_too_many  they are a sample of what may be more than MAX_REPEATED
 
     All copies of what was first made from `exactly_once_from_ms` on are beyond the promise.
@@ -130,7 +131,8 @@ def repeats(
             sf.sum("extra").alias("extra"),
             sf.sum(sf.when(sf.col("copied"), sf.col("extra")).otherwise(0)).alias("copied"),
             sf.count("*").alias("records"),
-            sf.coalesce(sf.max("once_hopped_ms") - sf.min("once_hopped_ms"), sf.lit(0)).alias("span_ms"),
+            sf.coalesce(sf.max("first_copied_ms") - sf.min("first_copied_ms"), sf.lit(0)).alias("span_ms"),
+            sf.coalesce(sf.max("perhaps_set_back"), sf.lit(False)).alias("perhaps_set_back"),
             (sf.max(until_ms) - sf.min(until_ms)).alias("lasted_ms"),
             sf.size(sf.array_distinct(sf.flatten(sf.collect_set("possible")))).alias("takeovers"),
             sf.max(sf.col("aside").cast("int")).alias("perhaps_another"),
@@ -156,12 +158,14 @@ def _doubled(places: DataFrame) -> DataFrame:
         "extra",
         ((sf.col("ends") > 1) & ~written_anew).alias("copied"),
         # what a worker could not send for minutes has been appended since, beside what it sent just before
-        sf.when(~sf.col("two_ways"), sf.coalesce("wrote_ms", "first_ms", "again_ms")).alias("once_hopped_ms"),
+        sf.when(sf.col("two_ways"), sf.coalesce("hopped.first_ms", "appended_ms"))
+        .otherwise(sf.coalesce("wrote_ms", "first_ms", "again_ms"))
+        .alias("first_copied_ms"),
         sf.coalesce("hopped.first_ms", first_ms, known_first).alias("since_ms"),
         sf.coalesce("hopped.first_ms", "first_ms", "again_ms").alias("made_ms"),
         sf.coalesce("hopped.last_ms", sf.greatest("last_ms", "again_ms")).alias("until_ms"),
-        sf.col("again_ms").isNotNull().alias("settled"),
-        sf.coalesce("again_wrote_ms", sf.lit(0)).alias("again_wrote_ms"),
+        "again_ms",
+        "again_wrote_ms",
     )
 
 
@@ -180,26 +184,35 @@ def _hopped_twice(places: DataFrame, roots: DataFrame) -> DataFrame:
 
 def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
     """Per record: the takeover that explains it best (`nr`), whether that lies `aside` of its copies, and all that lie between them
-    (`possible`; `told`: there is one)."""
+    (`possible`; `told`: there is one). `perhaps_set_back`: it was settled, and perhaps not written before that takeover."""
     near = (sf.col("from_ms") <= sf.col("until_ms") + UNTOLD_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
-    near &= sf.col("again_wrote_ms") <= sf.col("to_ms") + REACH_MS
+    near &= sf.coalesce("again_wrote_ms", sf.lit(0)) <= sf.col("to_ms") + REACH_MS
     there = (sf.col("line") == sf.col("way")) | sf.col("any_way")
     after_ms, before_ms = sf.col("from_ms") - sf.col("until_ms"), sf.col("since_ms") - sf.col("from_ms")
     between = after_ms <= REACH_MS
     apart_ms = sf.greatest(after_ms, before_ms, sf.lit(0))
-    in_turn = sf.when(sf.col("settled"), -sf.col("nr")).otherwise(sf.col("nr"))
-    kept = ("way", "extra", "copied", "once_hopped_ms", "made_ms", "until_ms")
+    in_turn = sf.when(sf.col("again_ms").isNotNull(), -sf.col("nr")).otherwise(sf.col("nr"))
+    # neither a hop nor a dead letter says when it was written
+    perhaps_set_back = sf.coalesce("again_wrote_ms", "again_ms") > sf.col("from_ms")
+    kept = ("way", "extra", "copied", "first_copied_ms", "made_ms", "until_ms")
     return (
         doubled.join(sf.broadcast(table), near & there, "left")
         .withColumns({"between": between, "apart_ms": apart_ms})
         .groupBy("place")
         .agg(
-            sf.min_by(sf.struct("nr", "apart_ms"), sf.struct(~sf.col("between"), "apart_ms", in_turn)).alias("nearest"),
+            sf.min_by(
+                sf.struct("nr", "apart_ms", perhaps_set_back.alias("perhaps_set_back")),
+                sf.struct(~sf.col("between"), "apart_ms", in_turn),
+            ).alias("nearest"),
             sf.sort_array(sf.collect_set(sf.when(sf.col("between"), sf.col("nr")))).alias("possible"),
             *(sf.first(name).alias(name) for name in kept),
         )
         .select(
-            "*", "nearest.nr", (sf.col("nearest.apart_ms") > 0).alias("aside"), (sf.size("possible") > 0).alias("told")
+            "*",
+            "nearest.nr",
+            "nearest.perhaps_set_back",
+            (sf.col("nearest.apart_ms") > 0).alias("aside"),
+            (sf.size("possible") > 0).alias("told"),
         )
     )
 
@@ -215,7 +228,7 @@ def _judged(episodes: DataFrame, one_in: int) -> DataFrame:
         .otherwise(sf.col("copied"))
     )
     left = extra - sf.col("beyond")
-    set_back = ~unknown & (sf.col("span_ms") > UNCOMMITTED_MS)
+    set_back = ~unknown & ((sf.col("span_ms") > UNCOMMITTED_MS) | sf.col("perhaps_set_back"))
     untold = ~unknown & ~set_back & (~told | (sf.col("records") > MAX_REPEATED))
     perhaps_too_many = ~unknown & ~set_back & ~untold & (_in_all(one_in) > MAX_REPEATED)
     return episodes.withColumn("beyond", beyond).select(
