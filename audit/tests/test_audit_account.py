@@ -31,6 +31,16 @@ def test_what_was_cancelled_is_a_term_of_the_law_and_no_broken_promise() -> None
     assert "30 hopped, 1 dead-lettered, 3 cancelled, 6 pending" in result.message
 
 
+def test_a_window_that_ends_before_now_says_that_it_does_not_follow_later_hops() -> None:
+    """The audit of a day said `Verified`, and nothing of a record that was lost later on its way."""
+    said = "hops that workers made at or after the end of the window belong to a later window"
+    of_a_day = replace(CLEAN, ends_before_now=True)
+    assert said in judge(of_a_day).message.lower()
+    assert said not in judge(CLEAN).message.lower()
+    without_hops = replace(of_a_day, partitions=[replace(FRONT, released=90, hopped=0)])
+    assert said not in judge(without_hops).message.lower()
+
+
 def test_an_empty_topic_is_verified() -> None:
     assert judge(Counted(topic="orders", partitions=[])).verdict == "Verified"
 

@@ -17,6 +17,7 @@ from delayed_topics_audit_testing.rows import (
     flaws,
     front_of,
     hop,
+    judged,
     level,
     named,
     ready_of,
@@ -62,6 +63,7 @@ def test_what_came_in_after_the_window_belongs_to_another(spark: SparkSession) -
     kinds = {1: "hopped", 2: "dead_lettered"}
     assert fates(window) == {f"f:0:{offset}": kinds.get(offset, "released") for offset in range(5)}
     assert flaws(window) == {}
+    assert "This account does not say what became of them" in judged(window).message
 
 
 def test_a_sample_follows_its_records_through_all_topics_and_finds_their_losses(spark: SparkSession) -> None:

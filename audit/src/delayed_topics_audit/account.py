@@ -67,6 +67,7 @@ class Counted:
     ended              attempts that were judged by their ends; unread_roots: of these, whose beginning was not read, or has no time
     overdue_ms         for how long what is overdue has been due, at the most
     offsets_read       of all topics
+    ends_before_now    what came in later, hops too, belongs to a later window
     requests_unknown   why it is not known what was asked for in the control topic; None: it is
     untimed            by topic, releases that the broker did not stamp
     """
@@ -83,6 +84,7 @@ class Counted:
     pending_since_ms: int | None = None
     overdue_ms: int = 0
     offsets_read: int = 0
+    ends_before_now: bool = False
     requests_unknown: str | None = None
     untimed: Mapping[str, int] = field(default_factory=dict)
     offenders: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -283,9 +285,14 @@ def _summary(counted: Counted, account: Account) -> str:
     )
 
 
-def _unjudged(counted: Counted, account: Account) -> list[str]:
-    if counted.requests_unknown is None or not account.cancelled:
-        return []
-    return [
-        f"it is unknown whether anyone had asked to cancel the {account.cancelled:,} cancelled records: {counted.requests_unknown}"
-    ]
+def _unjudged(counted: Counted, account: Account) -> Iterator[str]:
+    if counted.ends_before_now and account.hopped:
+        yield (
+            "hops that workers made at or after the end of the window belong to a later window. This account does not say what "
+            "became of them"
+        )
+    if counted.requests_unknown is not None and account.cancelled:
+        yield (
+            f"it is unknown whether anyone had asked to cancel the {account.cancelled:,} cancelled records: "
+            f"{counted.requests_unknown}"
+        )

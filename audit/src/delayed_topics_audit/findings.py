@@ -93,6 +93,7 @@ def count(
         overdue_ms=max(0, window.frozen_at_ms - (totals["overdue_since_ms"] or window.frozen_at_ms)),
         offenders=offenders,
         offsets_read=offsets_read,
+        ends_before_now=bool(window.to_offsets),
         requests_unknown=requests_unknown,
         untimed=_untimed(places, window) if totals["untimed"] else {},
     )

@@ -235,7 +235,12 @@ def found(window: Window, told: WorkerEvents | None = None) -> Findings:
     return count(
         window.spark,
         window.places,
-        replace(frozen, targets=tuple(window.others), sample_one_in=window.bounds.one_in),
+        replace(
+            frozen,
+            targets=tuple(window.others),
+            to_offsets={names.front: tuple(window.bounds.front_to)} if window.bounds.front_to else {},
+            sample_one_in=window.bounds.one_in,
+        ),
         told or WorkerEvents(),
         lambda _: None,
         offsets_read=0,
