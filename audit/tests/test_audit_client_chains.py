@@ -6,7 +6,8 @@ import pytest
 from delayed_topics import Record
 from delayed_topics.copies import rejected, retry
 from delayed_topics_audit import checks
-from delayed_topics_audit_testing.rows import Window, release
+from delayed_topics_audit_testing.rows import BOUNDS, Window, release
+from delayed_topics_core.audit_table import DEAD_LETTER
 from delayed_topics_core.headers import Root
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
@@ -33,3 +34,7 @@ def test_a_rejection_ends_the_chain_of_its_retries(spark: SparkSession) -> None:
     )
     (chain,) = checks.chains(window.places).collect()
     assert (chain.attempts, chain.end, chain.forks) == (1, "rejected", 0)
+    link = replace(window, bounds=replace(BOUNDS, front_from=(2, 0), new_from={DEAD_LETTER: (0,)}))
+    assert [row.end for row in checks.chains(link.places).collect()] == ["rejected"], "an audit before had the retry"
+    after = replace(link, bounds=replace(link.bounds, new_from={DEAD_LETTER: (1,)}))
+    assert checks.chains(after.places).collect() == [], "and one after it the rejection"

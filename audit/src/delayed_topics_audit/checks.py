@@ -159,7 +159,7 @@ def disordered_names(breaks: DataFrame, targets: Sequence[str] = ()) -> DataFram
 
 def chains(places: DataFrame) -> DataFrame:
     """Per failure chain, the retries of one `dt-id` by one group: attempts, waited_ms, end, forks (the same attempt twice). The end of an
-    attempt that hopped is what became of its hops."""
+    attempt that hopped is what became of its hops. A chain of which nothing belongs to the window has been told by an audit before."""
     links = places.where(has(facts.RETRY | facts.REJECTION) & sf.col("chain").isNotNull())
     retry = has(facts.RETRY) & ~has(facts.HOP)
     end = sf.when(has(facts.REJECTION), "rejected").otherwise(
@@ -169,13 +169,16 @@ def chains(places: DataFrame) -> DataFrame:
         sf.count_if(retry).alias("n"),
         sf.max(sf.when(retry, sf.col("delay_ms"))).alias("waited_ms"),
         sf.max_by(end, sf.struct(~fated("hopped"), "place")).alias("end"),
+        sf.max(has(facts.REJECTION) | sf.col("fate").isNotNull()).alias("goes_on"),
     )
-    return per_attempt.groupBy("chain").agg(
+    every = per_attempt.groupBy("chain").agg(
         sf.max("attempt").alias("attempts"),
         sf.sum("waited_ms").alias("waited_ms"),
         sf.max_by("end", sf.coalesce("attempt", sf.lit(2**31 - 1))).alias("end"),
         sf.sum(sf.greatest(sf.col("n") - 1, sf.lit(0))).alias("forks"),
+        sf.max("goes_on").alias("goes_on"),
     )
+    return every.where("goes_on").drop("goes_on")
 
 
 def _untimed() -> Column:

@@ -232,7 +232,7 @@ def parse_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
 def dead_letter_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
     end = sf.lit(END)
     known = sf.col("root").isNotNull() & sf.col("workers")
-    rejection = sf.col("chain").isNotNull()
+    rejection = sf.col("chain").isNotNull() & bounds.new(DEAD_LETTER)
     return _ends(parsed, bounds, DEAD_LETTER, known=known, end=end, stranger=REJECTION, strange=rejection)
 
 
