@@ -35,12 +35,18 @@ def taken(ms: int, *lines: int) -> Takeover:
 
 
 def beyond(
-    window: Window, *taken_over: Takeover, told_from_ms: int = 0, exactly_once_from_ms: int | None = None
+    window: Window,
+    *taken_over: Takeover,
+    told_from_ms: int = 0,
+    read_ms: int | None = None,
+    exactly_once_from_ms: int | None = None,
 ) -> tuple[int, int, int]:
     """Copies beyond the first, how many of them are beyond the promise, and of how many nobody knows, for any reason."""
     known = [(AT_MS + told_from_ms, AT_MS + 1_000_000)]
     took = table(window.spark, rows(taken_over), TAKEOVERS)
-    found = repeats(window.places, took, known=known, exactly_once_from_ms=exactly_once_from_ms).collect()
+    read_ms = None if read_ms is None else AT_MS + read_ms
+    doubles = repeats(window.places, took, known=known, read_ms=read_ms, exactly_once_from_ms=exactly_once_from_ms)
+    found = doubles.collect()
     unknown = sum(r.unexplained + r.untold + r.set_back for r in found)
     return sum(r.extra for r in found), sum(r.beyond for r in found), unknown
 
@@ -155,6 +161,22 @@ def test_what_a_worker_repeats_that_is_killed_before_it_tells_of_its_takeover_is
     assert (said.verdict, "killed before it could tell" in said.message) == ("Unknown", True), said.message
     monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 2)
     assert beyond(window, taken(46_000, FRONT_0)) == (3, 3, 0), "more than one takeover repeats"
+
+
+@pytest.mark.slow
+def test_what_came_again_just_before_the_events_were_read_may_be_of_a_takeover_that_is_told_later(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An audit said `Violated`, and one six minutes later `Unknown`."""
+    window = repeated(spark, after_ms=1_000)
+    assert beyond(window, read_ms=2_000) == beyond(window, taken(46_000, FRONT_0)) == (3, 0, 3)
+    assert beyond(window, read_ms=362_000) == (3, 3, 0), "nobody told"
+    assert beyond(window, read_ms=2_000, exactly_once_from_ms=AT_MS) == (3, 3, 0)
+    assert beyond(repeated(spark, spread_ms=0, wrote_ms=0), read_ms=2_000) == (3, 3, 0), "by no worker anyway"
+    for_long = repeated(spark, spread_ms=10_000, after_ms=1_000)
+    assert beyond(for_long, read_ms=22_000) == (3, 3, 0), "it would have told meanwhile"
+    monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 2)
+    assert beyond(window, read_ms=2_000) == (3, 3, 0), "more than one takeover repeats"
 
 
 @pytest.mark.slow

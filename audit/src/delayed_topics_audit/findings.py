@@ -25,11 +25,13 @@ TIMELINE_STEPS: Final = 120
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEvents:
-    """What the workers told in the events topic. `known`: from when until when they told what happened, see `repeats.told`."""
+    """What the workers told in the events topic. `known`: from when until when they told what happened, see `repeats.told`. `read_ms`:
+    when that was read; None: long after it happened."""
 
     causes: Sequence[Cause] = ()
     takeovers: Sequence[Takeover] = ()
     known: Sequence[tuple[int, int]] = ()
+    read_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +140,7 @@ def _repeats(spark: SparkSession, places: DataFrame, window: AuditWindow, told: 
             places,
             found,
             known=told.known,
+            read_ms=told.read_ms,
             exactly_once_from_ms=window.exactly_once_from_ms,
             one_in=window.sample_one_in,
         )

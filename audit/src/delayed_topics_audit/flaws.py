@@ -267,8 +267,8 @@ CHECKS: Final[Sequence[Check]] = (
     ),
     Check(
         name="untold",
-        sentence="{copies_were} doubled around takeovers, but no takeover that is known explains all of them. It is unknown "
-        "whether another worker took over as well, and was killed before it could tell, or which takeover repeated which of them",
+        sentence="{copies_were} doubled, but no takeover that is known explains all of them. It is unknown whether another worker "
+        "took over as well, and has not told yet or was killed before it could tell, or which takeover repeated which of them",
     ),
     Check(
         name="set_back",

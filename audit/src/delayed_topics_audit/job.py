@@ -235,6 +235,7 @@ def promise_of(window: AuditWindow) -> Promise:
 def _told(connection: Connection, topic: str, say: Progress) -> WorkerEvents:
     """Without a right to read the events the audit goes on, and nobody is blamed, nor excused."""
     events: list[Event] = []
+    read_ms = int(time.time() * 1000)
     try:
         with EventFollower(connection, client_id="delayed-topics-audit-events") as follower:
             follower.catch_up(MAX_EVENT_SECONDS, events.append)
@@ -245,4 +246,5 @@ def _told(connection: Connection, topic: str, say: Progress) -> WorkerEvents:
         causes=blame.causes(events, topic),
         takeovers=repeats.takeovers(events, topic),
         known=repeats.told(events, topic),
+        read_ms=read_ms,
     )

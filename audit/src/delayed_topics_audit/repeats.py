@@ -88,6 +88,7 @@ def repeats(
     table: DataFrame,
     *,
     known: Sequence[tuple[int, int]],
+    read_ms: int | None = None,
     exactly_once_from_ms: int | None = None,
     one_in: int = 1,
 ) -> DataFrame:
@@ -102,7 +103,8 @@ def repeats(
 
     All copies of what was first made from `exactly_once_from_ms` on are beyond the promise.
 
-    `table`: rows of TAKEOVERS. `known`: see `told`. `one_in`: of so many records `places` have one.
+    `table`: rows of TAKEOVERS. `known`: see `told`. `read_ms`: when the events were read; None: long after the copies. `one_in`: of so
+    many records `places` have one.
 
     Within the promise are at most MAX_REPEATED records of one partition, of which a takeover of that partition lies between the first
     copy and the last, and which were written anew by the worker that came after: not a copy that is the same to the last byte. How
@@ -114,16 +116,19 @@ def repeats(
     other one.
 
     Where takeovers follow each other closely that is a guess: all that may have repeated some of these records may repeat MAX_REPEATED
-    each. Where none lies between the copies there may have been one of which nobody told, since its worker was killed at once.
+    each. Where none lies between the copies there may have been one of which nobody told, since its worker was killed at once, or of
+    which somebody is still to tell.
     """
     until_ms = sf.col("until_ms")
     at_known_times = reduce(Column.__or__, [until_ms.between(*span) for span in known], sf.lit(False))
+    recent = sf.lit(False) if read_ms is None else until_ms > read_ms - UNTOLD_MS
     exactly_once = sf.lit(False) if exactly_once_from_ms is None else sf.col("made_ms") >= exactly_once_from_ms
     episodes = _explained(_doubled(places), table).groupBy(
         "way",
         "nr",
         "told",
         (~sf.col("told") & ~at_known_times).alias("unknown"),
+        (sf.col("nr").isNull() & sf.col("again_ms").isNull() & recent).alias("to_be_told"),
         exactly_once.alias("exactly_once"),
     )
     return _judged(
@@ -183,8 +188,8 @@ def _hopped_twice(places: DataFrame, roots: DataFrame) -> DataFrame:
 
 
 def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
-    """Per record: the takeover that explains it best (`nr`), whether that lies `aside` of its copies, and all that lie between them
-    (`possible`; `told`: there is one). `perhaps_set_back`: it was settled, and perhaps not written before that takeover."""
+    """Per record: the takeover that explains it best (`nr`), whether that lies `aside` of its copies, or is not known, and all that lie
+    between them (`possible`; `told`: there is one). `perhaps_set_back`: it was settled, and perhaps not written before that takeover."""
     near = (sf.col("from_ms") <= sf.col("until_ms") + UNTOLD_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
     near &= sf.coalesce("again_wrote_ms", sf.lit(0)) <= sf.col("to_ms") + REACH_MS
     there = (sf.col("line") == sf.col("way")) | sf.col("any_way")
@@ -194,7 +199,7 @@ def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
     in_turn = sf.when(sf.col("again_ms").isNotNull(), -sf.col("nr")).otherwise(sf.col("nr"))
     # neither a hop nor a dead letter says when it was written
     perhaps_set_back = sf.coalesce("again_wrote_ms", "again_ms") > sf.col("from_ms")
-    kept = ("way", "extra", "copied", "first_copied_ms", "made_ms", "until_ms")
+    kept = ("way", "extra", "copied", "first_copied_ms", "made_ms", "until_ms", "again_ms")
     return (
         doubled.join(sf.broadcast(table), near & there, "left")
         .withColumns({"between": between, "apart_ms": apart_ms})
@@ -211,7 +216,7 @@ def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
             "*",
             "nearest.nr",
             "nearest.perhaps_set_back",
-            (sf.col("nearest.apart_ms") > 0).alias("aside"),
+            (sf.col("nearest.nr").isNull() | (sf.col("nearest.apart_ms") > 0)).alias("aside"),
             (sf.size("possible") > 0).alias("told"),
         )
     )
@@ -220,11 +225,12 @@ def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
 def _judged(episodes: DataFrame, one_in: int) -> DataFrame:
     told, unknown, extra = sf.col("told"), sf.col("unknown"), sf.col("extra")
     too_long = ~told & (sf.col("lasted_ms") > REACH_MS)
+    unexplained = sf.col("nr").isNull() & ~sf.col("to_be_told")
     most = MAX_REPEATED * (sf.col("takeovers") + sf.col("perhaps_another"))
     beyond = (
         sf.when(sf.col("exactly_once"), extra)
         .when(unknown, sf.col("copied"))
-        .when(sf.col("nr").isNull() | too_long | (sf.col("records") > most), extra)
+        .when(unexplained | too_long | (sf.col("records") > most), extra)
         .otherwise(sf.col("copied"))
     )
     left = extra - sf.col("beyond")
