@@ -4,6 +4,7 @@ Every value that ends in 0 fails, every value that ends in 5 is rejected. With `
 right before that step of its first transaction, when the copies have been acknowledged. `--by SIGINT`: as Ctrl-C does.
 """
 
+import faulthandler
 import os
 import signal
 import time
@@ -15,6 +16,8 @@ from delayed_topics import DelayedTopic, Record, Reject, transacting
 
 WORK_SECONDS = 0.005
 """So that a kill finds work that is settled and work that isn't."""
+HANGS_SECONDS = 200
+"""Before tests give up waiting for it. Then it says where it stands."""
 
 
 class DyingProducer(Producer):
@@ -57,6 +60,7 @@ def judge(record: Record) -> None:
 @click.option("--die-before", type=click.Choice(["offsets", "commit", "more"]))
 @click.option("--by", type=click.Choice(["SIGKILL", "SIGINT"]), default="SIGKILL")
 def main(bootstrap: str, topic: str, member: str | None, session_ms: int, die_before: str | None, by: str) -> None:
+    faulthandler.dump_traceback_later(HANGS_SECONDS)
     if die_before is not None:
         DyingProducer.step, DyingProducer.number = die_before, signal.Signals[by]
         module: Any = transacting
