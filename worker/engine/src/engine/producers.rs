@@ -169,8 +169,9 @@ impl Producers {
             properties.push(("batch.num.messages".into(), "1".into()));
         }
         let client = Arc::new(Client::new(self.load, Kind::Producer, &properties, wake)?);
-        hurry(Arc::clone(&client));
-        Producer::new(client, &self.names)
+        let producer = Producer::new(client, &self.names)?;
+        hurry(Arc::clone(&producer.client)); // not before it knows its topics: without any, it would ask for all that there are
+        Ok(producer)
     }
 
     /// The one for this use, if it was made.
