@@ -14,8 +14,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from delayed_topics_core.offsets import OffsetAndMetadata
+from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker_testing.generations import members_now
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
@@ -66,6 +68,37 @@ def test_a_partitions_first_record_that_kafka_refuses_for_a_moment_is_sent_again
 
     assert doubled(all_ready(orders, list(range(50)), timeout_seconds=30)) == 0
     assert refused.is_set()
+
+
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
+def test_what_kafka_refuses_of_a_topic_that_was_made_again_is_sent_again(
+    harness: WorkerHarness, wire: SlowWire, guarantee: str
+) -> None:
+    """Of its producers Kafka knows nothing, and a worker that has not seen that it was away takes it for the one that it knows. As
+    above, the client takes for delivered what was refused."""
+    orders = harness.declare((0, 4), front_partitions=1)
+    invoices = f"{orders.names.front}.invoices"
+    orders.change(ready_topics=(AllowedTopic(invoices, 0),))
+    spec = NewTopicSpec(name=invoices, partitions=1, replication_factor=1, config={})
+    harness.create([spec])
+    harness.start(orders, guarantee=guarantee)
+    orders.produce(b"0", headers=[("dt-target", invoices.encode())])
+    orders.flush()
+    harness.read(invoices, 1)
+    for n in range(1, 50):
+        orders.produce(b"%d" % n, headers=[("dt-target", invoices.encode()), ("dt-delay-level", b"2")])
+        time.sleep(0.02)
+    orders.flush()
+    assert harness.admin.delete_topics([invoices]) == {invoices: None}
+    harness.create([spec])
+    refused = wire.refuse_first(invoices)
+    wire.hold_back_requests(Api.PRODUCE, 0.1, client_id="orders-0")  # while more become due that may go with it
+    wait_until(refused.is_set, what="the first is refused", timeout_seconds=20)
+    time.sleep(2)
+    wire.hold_back_requests(Api.PRODUCE, 0, client_id="orders-0")
+
+    found = harness.read(invoices, 49, timeout_seconds=30)
+    assert sorted(int(record.value or b"") for record in found) == list(range(1, 50))
 
 
 @pytest.mark.slow

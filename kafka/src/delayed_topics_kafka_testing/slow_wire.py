@@ -94,13 +94,9 @@ class SlowWire(Closing):
         """The next records for this topic are refused, since they reach Kafka under a name that no topic has; what follows them is not.
         Set when that has happened."""
         refused = threading.Event()
-        name = topic.encode()
 
         def change(request: bytes) -> bytes:
-            if refused.is_set() or name not in request:
-                return request
-            refused.set()
-            return request.replace(name, b"?" * len(name))
+            return request if refused.is_set() else _misdirected(request, topic, refused)
 
         self.change_requests(Api.PRODUCE, change)
         return refused
@@ -110,16 +106,7 @@ class SlowWire(Closing):
         """Until the block ends Kafka acknowledges no record for this topic: each is refused as by `refuse_first`, and its producer
         tries again. Set when that has happened."""
         refused = threading.Event()
-        name = topic.encode()
-        field = bytes([len(name) + 1])  # of a request; what a header of a record says has another length before it
-
-        def change(request: bytes) -> bytes:
-            if field + name not in request:
-                return request
-            refused.set()
-            return request.replace(field + name, field + b"?" * len(name))
-
-        self.change_requests(Api.PRODUCE, change)
+        self.change_requests(Api.PRODUCE, partial(_misdirected, topic=topic, found=refused))
         try:
             yield refused
         finally:
@@ -248,6 +235,16 @@ def slow_broker() -> Iterator[SlowWire]:
         SlowWire(port, int(broker.bootstrap.rpartition(":")[2])) as wire,
     ):
         yield wire
+
+
+def _misdirected(request: bytes, topic: str, found: threading.Event) -> bytes:
+    """To a topic that isn't there, if it was for this one."""
+    name = topic.encode()
+    length = bytes([len(name) + 1])  # as in a request; a header of a record has another length before what it says
+    if length + name not in request:
+        return request
+    found.set()
+    return request.replace(length + name, length + b"?" * len(name))
 
 
 async def _pieces(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:

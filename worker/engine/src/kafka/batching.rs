@@ -9,7 +9,8 @@
 //! or a partition is new) and the second, on its way behind it, is not. From a producer of which it has no record in that partition
 //! Kafka takes any sequence number, and librdkafka tells the first batch as delivered too, since what came after it was. See
 //! `rd_kafka_dr_implicit_ack` and <https://github.com/confluentinc/confluent-kafka-go/issues/921>. Once Kafka has a record of the producer
-//! it refuses a batch whose predecessor is missing. So the first record goes alone, and others when it has an offset.
+//! it refuses a batch whose predecessor is missing. So the first record goes alone, and others when it has an offset. A topic that was
+//! made again since then looks like the one that is known: what is told as delivered without an offset counts as refused (event.rs).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};

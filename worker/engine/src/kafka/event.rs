@@ -315,11 +315,15 @@ impl Delivered {
 /// # Safety
 /// The message belongs to an event that is there, and so does its topic.
 unsafe fn refusal_of(functions: &Functions, message: &Message) -> Option<Refusal> {
-    // not `rd_kafka_message_produce_errstr`, whose text is freed by then (2.16)
-    (message.err != ffi::NO_ERROR).then(|| Refusal {
-        error: Error::of(functions, message.err),
-        topic: text((functions.topic_name)(message.topic)),
-    })
+    let error = if message.err != ffi::NO_ERROR {
+        Error::of(functions, message.err) // not `rd_kafka_message_produce_errstr`, whose text is freed by then (2.16)
+    } else if message.offset < 0 {
+        // which the client takes for delivered since a later one was (2.16, `rd_kafka_dr_implicit_ack`): Kafka may have refused it
+        Error::local(code::OUT_OF_ORDER_SEQUENCE_NUMBER, "Kafka did not say at which offset the record is")
+    } else {
+        return None;
+    };
+    Some(Refusal { error, topic: text((functions.topic_name)(message.topic)) })
 }
 
 /// # Safety
