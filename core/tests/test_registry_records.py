@@ -318,6 +318,7 @@ def test_a_frozen_window_reads_back_and_a_damaged_one_is_an_error() -> None:
         gzip.decompress(window.encode()),
         window.encode()[:-9],
         window.encode()[:20] + bytes(20),
+        replace(window, delay_lists=()).encode(),
     ):
         with pytest.raises(UnreadableRecord, match="frozen window"):
             AuditWindow.decode(damaged)

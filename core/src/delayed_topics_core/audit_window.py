@@ -106,6 +106,8 @@ class AuditWindow:
             for name in [name for name in body if name.endswith("_offsets")]:
                 body[name] = {topic: tuple(values) for topic, values in body[name].items()}
             body["delay_lists"] = tuple(decode_list(entry) for entry in body["delay_lists"])
+            if not body["delay_lists"]:
+                raise ValueError("it has no delay list")
             body["carried"] = decode_carried(body["carried"])
             for name in ("partition_delays", "targets", "unseen", "perhaps_unseen", "unserved", "made_again"):
                 body[name] = tuple(body[name])
