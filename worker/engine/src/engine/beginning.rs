@@ -1,4 +1,4 @@
-//! Where a partition begins, and whether it may yet.
+//! Where a partition begins, and whether it may begin yet.
 
 use super::partition::Partition;
 use super::state::State;
@@ -8,28 +8,32 @@ use crate::window::Window;
 /// Where a partition begins.
 #[derive(Clone, Debug)]
 pub struct Beginning {
-    /// Of the Kafka topic.
+    /// The name of the Kafka topic.
     pub topic: String,
-    /// In that topic.
+    /// The partition's number in that topic.
     pub partition: i32,
-    /// Of the topic.
+    /// The ID of the topic.
     pub topic_id: String,
-    /// Front, or delays with its delay.
+    /// The front topic, or the delays topic with the delay of the partition.
     pub side: Side,
     /// The lowest unfinished offset.
     pub offset: i64,
-    /// Those above it that are finished, ascending.
+    /// The finished offsets above `offset`, in ascending order.
     pub finished: Vec<i64>,
-    /// It has to be committed, though nothing was done.
+    /// Whether to commit this position even if no record is processed.
     pub commit: bool,
 }
 
 impl Partition {
-    /// Takes over where it begins; false: it doesn't, since it has begun, or what it should begin at was asked too early.
+    /// Begins the partition at a position that Kafka was asked for.
+    ///
+    /// Returns false, and changes nothing, if the partition has already begun or if the position is outdated: it belongs to a former
+    /// assignment, or Kafka was asked before the outcome of a failed transaction was known.
     pub(super) fn begin(&mut self, at: Beginning) -> bool {
         let may_begin = match self.state {
             State::Unplaced => true,
-            // its topic was made again, since Kafka has a commit of it already: whatever is committed now is taken back
+            // A commit is requested although Kafka has one only if the topic was recreated. This position then replaces whatever is
+            // committed now.
             State::Undecided { .. } => at.commit && self.has_commit,
             _ => false,
         };
@@ -37,13 +41,13 @@ impl Partition {
             return false;
         }
         if *self.topic_id != *at.topic_id {
-            self.alone.clear(); // which are offsets of the former topic
+            self.alone.clear(); // these are offsets of the former topic
         }
         self.topic_id = at.topic_id.into();
         self.side = at.side;
         self.window = Window::new(at.offset, at.finished);
         self.begun = true;
-        self.committed = self.acknowledged; // or what the former window had sent would count for ever
+        self.committed = self.acknowledged; // otherwise the copies of the former window would count as uncommitted permanently
         self.has_commit = !at.commit;
         self.dirty = at.commit;
         self.renew_soon();
@@ -71,7 +75,7 @@ mod tests {
         }
     }
 
-    /// It has a part in a transaction.
+    /// A partition that has begun and was placed.
     fn begun(at: Beginning) -> Partition {
         let mut partition = Partition::new(1, 0, "orders".to_owned(), 3);
         partition.step(Step::Take);

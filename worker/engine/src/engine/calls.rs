@@ -1,4 +1,4 @@
-//! The calls of a transaction, which wait for Kafka, in a thread beside the engine's.
+//! Makes the blocking calls of a transaction on a thread of its own, so that the engine's thread never waits for Kafka.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{channel, Receiver, Sender, TryRecvError};
@@ -8,63 +8,63 @@ use std::thread;
 use super::boot_ns;
 use crate::kafka::{code, Client, Error, Membership, Offset};
 
-/// For Kafka's answer to one call: 3 to 5 ms when all is well.
+/// The timeout of one call. Kafka normally answers within 3 to 5 ms.
 const CALL_MS: i32 = 5_000;
-/// The client does not look at its timeout while it waits for a group coordinator, and waits for ever for one that was gone
-/// from the metadata for a moment (librdkafka 5456, 5511): a thread that waits longer than this is left behind.
+/// The client ignores its timeout while it waits for a group coordinator, and waits indefinitely if the coordinator was missing from
+/// the metadata for a moment (librdkafka 5456, 5511). The engine therefore abandons a thread that waits longer than this.
 const HANGING_NS: i64 = 6_000_000_000;
 
-/// What is called.
+/// A call for the thread to make.
 pub enum Call {
-    /// Ends what former producers of the id have left open, and begins the first transaction.
+    /// Ends what former producers of the transactional ID left open, and begins the first transaction.
     Open,
-    /// Ends a transaction with offsets, as many at once as Kafka takes, and begins the next.
+    /// Adds offsets to the transaction, in lists that are small enough for Kafka, commits it, and begins the next one.
     Commit(Vec<Vec<Offset>>, Membership),
-    /// Fails if the transaction can't end well any more.
+    /// Fails if the transaction can no longer be committed.
     Look,
-    /// Ends a transaction as if it had not been.
+    /// Aborts the transaction.
     Abort,
 }
 
-/// The thread, and what it was asked.
+/// The engine's connection to the thread.
 pub struct Calls {
-    asks: Sender<Call>,
-    answers: Receiver<Result<(), Error>>,
-    asked_at_ns: Option<i64>,
+    requests: Sender<Call>,
+    results: Receiver<Result<(), Error>>,
+    requested_at_ns: Option<i64>,
 }
 
 impl Calls {
-    /// A thread for a client's calls; `wake` is written to with each answer.
+    /// Starts a thread that makes calls on `client`, and writes to `wake` after each result.
     #[must_use]
     pub fn of(client: Arc<Client>, wake: OwnedFd) -> Self {
-        let (asks, asked) = channel();
-        let (answer, answers) = channel();
+        let (requests, requested) = channel();
+        let (result, results) = channel();
         thread::spawn(move || {
-            for call in asked {
-                if answer.send(made(&client, call)).is_err() {
+            for call in requested {
+                if result.send(make(&client, call)).is_err() {
                     return;
                 }
                 let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
             }
         });
-        Calls { asks, answers, asked_at_ns: None }
+        Calls { requests, results, requested_at_ns: None }
     }
 
-    /// Begins a call; `answer` gives its outcome.
+    /// Hands a call to the thread. `answer` returns its result.
     pub fn ask(&mut self, call: Call) {
-        self.asked_at_ns = Some(boot_ns());
-        // if the thread is gone there is no answer, which is seen in time
-        let _ = self.asks.send(call);
+        self.requested_at_ns = Some(boot_ns());
+        // if the thread has ended, no result comes, and `answer` returns a timeout
+        let _ = self.requests.send(call);
     }
 
-    /// The outcome of the last call; `None`: it isn't known yet.
+    /// Returns the result of the last call, `None` while it is not known, and a timeout if the thread hangs or has ended.
     pub fn answer(&mut self) -> Option<Result<(), Error>> {
-        match self.answers.try_recv() {
-            Ok(answer) => {
-                self.asked_at_ns = None;
-                Some(answer)
+        match self.results.try_recv() {
+            Ok(result) => {
+                self.requested_at_ns = None;
+                Some(result)
             }
-            Err(TryRecvError::Empty) if boot_ns() - self.asked_at_ns? < HANGING_NS => None,
+            Err(TryRecvError::Empty) if boot_ns() - self.requested_at_ns? < HANGING_NS => None,
             Err(_) => {
                 let what = "the coordinator of the group or of the transaction did not answer within 6 s";
                 Some(Err(Error { retriable: true, ..Error::local(code::TIMED_OUT, what) }))
@@ -73,7 +73,7 @@ impl Calls {
     }
 }
 
-fn made(client: &Client, call: Call) -> Result<(), Error> {
+fn make(client: &Client, call: Call) -> Result<(), Error> {
     match call {
         Call::Open => {
             client.init_transactions(CALL_MS)?;
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn a_call_without_an_answer_is_an_outage_and_no_refusal() {
-        let ((asks, _asked), (_answer, answers)) = (channel(), channel());
-        let mut calls = Calls { asks, answers, asked_at_ns: Some(boot_ns() - HANGING_NS) };
+        let ((requests, _requested), (_result, results)) = (channel(), channel());
+        let mut calls = Calls { requests, results, requested_at_ns: Some(boot_ns() - HANGING_NS) };
         assert!(calls.answer().unwrap().unwrap_err().retriable);
     }
 }

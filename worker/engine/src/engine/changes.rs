@@ -1,4 +1,4 @@
-//! Records whose senders have changed their minds, by their ids.
+//! Requests to cancel or reschedule records, by the ids of the records.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -6,89 +6,91 @@ use std::hash::{BuildHasher, RandomState};
 use crate::place::Place;
 use crate::reading::OwnHeaders;
 
-/// Releases of all topics that are remembered, so that whoever changes one is told that it is too late: some 30 bytes each.
-const REMEMBERED: usize = 100_000;
+/// How many releases the engine remembers for all topics together, so that Python can answer a request for a released record with
+/// `too-late`. Each takes some 30 bytes.
+const MAX_RELEASED: usize = 100_000;
 
-/// What is wanted of a record.
+/// A request for all records with an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is not to be released.
+    /// Do not release the record.
     Cancel,
-    /// It is due then, if it came in before.
+    /// Release the record at this time, in milliseconds since the epoch, unless it came in after that.
     DeliverAt(i64),
 }
 
-/// What became of that.
+/// What a request did to one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// It is a dead letter.
+    /// The record became a dead letter.
     Cancelled,
-    /// It came out at the time that was asked for, or goes on to it.
+    /// The record was released at the requested time, or hopped on and will be released then.
     Rescheduled(i64),
-    /// It came out when it was due before, which is later than was asked for: its turn came no sooner.
+    /// The record was released at its former due time, which is later than the requested time, because its turn came no sooner.
+    /// Holds the requested time.
     TooDeep(i64),
 }
 
-/// Of a delayed topic.
+/// The requests for a delayed topic, and its latest releases.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// How many releases are remembered.
-    remembered: usize,
-    wanted: HashMap<Box<[u8]>, Change>,
-    /// Hashes of ids.
+    /// How many releases to remember.
+    max_released: usize,
+    requested: HashMap<Box<[u8]>, Change>,
+    /// Hashes of the ids of released records.
     released: HashSet<u64>,
-    /// The same, the oldest first.
+    /// The same hashes, the oldest first.
     by_age: VecDeque<u64>,
     hasher: RandomState,
 }
 
 impl Changes {
-    /// From now on this is wanted of records of this id; true: one was released lately.
+    /// Applies a request to records with this id from now on. Returns whether such a record was released recently.
     pub fn want(&mut self, id: &[u8], change: Change) -> bool {
-        self.wanted.insert(id.into(), change);
+        self.requested.insert(id.into(), change);
         self.released.contains(&self.hasher.hash_one(id))
     }
 
-    /// Nothing is wanted of records of this id any more.
+    /// Withdraws the request for records with this id.
     pub fn withdraw(&mut self, id: &[u8]) {
-        self.wanted.remove(id);
+        self.requested.remove(id);
     }
 
-    /// As if nothing had been wanted or released.
+    /// Drops all requests, and forgets all releases.
     pub fn forget(&mut self) {
-        *self = Changes { remembered: self.remembered, ..Changes::default() };
+        *self = Changes { max_released: self.max_released, ..Changes::default() };
     }
 
-    /// Nothing is wanted of any record.
+    /// Whether there are no requests.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.wanted.is_empty()
+        self.requested.is_empty()
     }
 
-    /// What is wanted of a record, and its id.
+    /// Returns the request for a record, with the id of the record.
     #[must_use]
     pub fn of(&self, own: &OwnHeaders<'_>, root: Place<'_>) -> Option<(Box<[u8]>, Change)> {
-        with_id(own, root, |id| self.wanted.get_key_value(id).map(|(id, change)| (id.clone(), *change)))
+        with_id(own, root, |id| self.requested.get_key_value(id).map(|(id, change)| (id.clone(), *change)))
     }
 
-    /// There are so many topics whose releases are remembered; each has an equal part.
+    /// Sets how many releases to remember if `topics` delayed topics do so, with an equal part for each.
     pub fn share(&mut self, topics: usize) {
-        self.remembered = REMEMBERED / topics.max(1);
+        self.max_released = MAX_RELEASED / topics.max(1);
     }
 
-    /// A record is released.
+    /// Remembers that a record is released.
     pub fn release(&mut self, own: &OwnHeaders<'_>, root: Place<'_>) {
         let hash = with_id(own, root, |id| self.hasher.hash_one(id));
         if self.released.insert(hash) {
             self.by_age.push_back(hash);
-            while self.by_age.len() > self.remembered {
+            while self.by_age.len() > self.max_released {
                 self.by_age.pop_front().map(|oldest| self.released.remove(&oldest));
             }
         }
     }
 }
 
-/// A record that came without an id gets its root as one.
+/// Calls `with` with the id of a record, which is its root if it came without an id.
 fn with_id<T>(own: &OwnHeaders<'_>, root: Place<'_>, with: impl FnOnce(&[u8]) -> T) -> T {
     if let Some(id) = own.id {
         return with(id);
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_withdrawn_nothing_is_wanted() {
+    fn a_withdrawn_request_applies_to_no_record() {
         let mut changes = Changes::default();
         changes.want(b"order-42", Change::Cancel);
         changes.withdraw(b"order-42");
@@ -130,21 +132,21 @@ mod tests {
     }
 
     #[test]
-    fn of_the_latest_releases_it_is_known_that_it_is_too_late() {
+    fn a_request_for_one_of_the_latest_releases_is_known_to_be_too_late() {
         for topics in 1..3 {
             let mut changes = Changes::default();
             changes.share(topics);
-            let remembered = REMEMBERED / topics;
-            for number in 0..=remembered {
+            let max_released = MAX_RELEASED / topics;
+            for number in 0..=max_released {
                 changes.release(&with(number.to_string().as_bytes()), ROOT);
                 changes.release(&with(number.to_string().as_bytes()), ROOT);
             }
             let mut was_released = |id: &str| changes.want(id.as_bytes(), Change::Cancel);
             assert!(!was_released("0"));
             assert!(was_released("1"));
-            assert!(was_released(&remembered.to_string()));
+            assert!(was_released(&max_released.to_string()));
             assert!(!was_released("never"));
-            assert_eq!(changes.released.len(), remembered);
+            assert_eq!(changes.released.len(), max_released);
         }
     }
 }

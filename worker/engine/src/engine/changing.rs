@@ -1,4 +1,4 @@
-//! Records whose senders have changed their minds are cancelled, or come out at another time.
+//! Applies requests of the control topic: cancels records, or changes their due times.
 
 use super::changes::{Change, Changed};
 use super::copying::{Outcome, Sending};
@@ -11,9 +11,13 @@ use crate::record::Record;
 use crate::routing::{turn_of, DeadLetter, Turn, Waiting};
 
 impl<P: Output> Sending<'_, P> {
-    /// What becomes of a record, by what was decided without its sender's second thoughts.
-    pub(super) fn as_wanted<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, outcome: Outcome<'r>) -> Outcome<'r> {
-        match self.wanted(record, &outcome) {
+    /// Returns what becomes of a record: `outcome`, changed by the request for the record if there is one.
+    pub(super) fn apply_request<'r>(
+        &self,
+        record: &Record<'r, StoredHeaders<'r>>,
+        outcome: Outcome<'r>,
+    ) -> Outcome<'r> {
+        match self.request_for(record, &outcome) {
             None => outcome,
             Some((own, root, Change::Cancel)) => match outcome {
                 Outcome::Hold(_) => outcome,
@@ -24,12 +28,12 @@ impl<P: Output> Sending<'_, P> {
                     cause: Cause::Cancelled,
                 }),
             },
-            Some((own, root, Change::DeliverAt(at_ms))) => self.rescheduled(record, own, root, outcome, at_ms),
+            Some((own, root, Change::DeliverAt(at_ms))) => self.reschedule(record, own, root, outcome, at_ms),
         }
     }
 
-    /// What its sender wants of a record that isn't a dead letter anyway.
-    fn wanted<'r>(
+    /// Returns the request for a record, unless the record becomes a dead letter anyway.
+    fn request_for<'r>(
         &self,
         record: &Record<'r, StoredHeaders<'r>>,
         outcome: &Outcome<'r>,
@@ -45,8 +49,9 @@ impl<P: Output> Sending<'_, P> {
         Some((own, root, change))
     }
 
-    /// A record that is to come out at another time. One that came in after that time is another attempt.
-    fn rescheduled<'r>(
+    /// Returns what becomes of a record that is to be released at another time. A record that came in after that time keeps its due
+    /// time, because it is another attempt.
+    fn reschedule<'r>(
         &self,
         record: &Record<'r, StoredHeaders<'r>>,
         own: OwnHeaders<'r>,
@@ -57,26 +62,27 @@ impl<P: Output> Sending<'_, P> {
         let Some(due_at_ms) = outcome.due_at_ms() else { return outcome };
         let came_in_after = own.came_in_at_ms(record.appended_at_ms).is_some_and(|came_in_at_ms| at_ms < came_in_at_ms);
         let is_too_deep = at_ms < due_at_ms && due_at_ms <= self.now.0;
-        // without a ladder it would be held in memory all that time
-        let no_way_there = !self.served.policy.layout.has_ladder();
-        if at_ms == due_at_ms || no_way_there || came_in_after || is_too_deep {
+        // without a ladder the record would be held in memory until then
+        let has_no_ladder = !self.served.policy.layout.has_ladder();
+        if at_ms == due_at_ms || has_no_ladder || came_in_after || is_too_deep {
             return outcome;
         }
         let misrouted = matches!(outcome, Outcome::Hold(waiting) if waiting.misrouted);
         let waiting = Waiting { due_at_ms: at_ms, turn_at_ms: at_ms, misrouted };
         match turn_of(record, own, root, waiting, &self.served.policy, self.now) {
-            // a hop goes on: what is held has its turn at that time only, even if the pause is over long before
+            // hops are made even while releases are paused: a record that is held instead has its turn at `at_ms` only, even if the pause
+            // ends long before
             turn @ (Turn::Hop(_) | Turn::Hold(_)) => turn.into(),
             _ if self.served.paused => Outcome::Hold(waiting),
             turn => turn.into(),
         }
     }
 
-    /// So that whoever has changed it is told when its copy is acknowledged.
-    pub(super) fn note_changed(&mut self, record: &Record<'_, StoredHeaders<'_>>, outcome: &Outcome<'_>) {
+    /// Remembers what a request did to a record, to report that when the copy is acknowledged.
+    pub(super) fn remember_changed(&mut self, record: &Record<'_, StoredHeaders<'_>>, outcome: &Outcome<'_>) {
         match self.changed(record, outcome) {
             Some(changed) => self.partition.changed.insert(record.offset, changed),
-            // its first copy was refused, and nothing is wanted of it any more
+            // an earlier copy was refused, and the request no longer applies
             None => self.partition.changed.remove(&record.offset),
         };
     }

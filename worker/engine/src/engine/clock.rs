@@ -1,8 +1,8 @@
-//! The broker's time, which no broker tells: measured by small probe records, as bounds that never run ahead.
+//! Measures the broker's time with small probe records, because no request to Kafka returns it. The bounds for releases never run ahead
+//! of the broker's clock.
 //!
-//! A probe is appended between the moments at which it was sent and at which its acknowledgement was seen. So at any moment
-//! later than the latter the broker's clock shows at least the append time plus what has passed since, and at any moment at most
-//! the append time plus what has passed since the former.
+//! A probe is appended after it was sent and before its acknowledgement was seen. The broker's clock therefore shows at least the
+//! append time plus the time since the acknowledgement was seen, and at most the append time plus the time since the probe was sent.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -14,44 +14,44 @@ use super::ending::end;
 use crate::kafka::{Client, Copy, Error, Event, Kind, Load, TopicHandle};
 use crate::release::LowerBoundMs;
 
-/// A probe older than this says nothing any more.
+/// A probe that was acknowledged longer ago gives no bound any more.
 const FRESH_NS: i64 = 1_000_000_000;
-/// Between two probes, while somebody needs the time.
+/// The interval between probes while the time is needed.
 const PROBE_NS: i64 = 250_000_000;
-/// And while nobody does: by then two clocks have drifted apart by 12 ms, and what is due next must not be found late.
+/// The interval otherwise. In this time two clocks drift apart by up to 12 ms. A longer interval could delay the next due record.
 const IDLE_PROBE_NS: i64 = 60_000_000_000;
-/// By how much two machines' clocks may differ in speed.
+/// How much the clocks of two machines may differ in speed, as a fraction.
 const RATE_ERROR: f64 = 200e-6;
 
-/// Nanoseconds of a clock that goes on while the machine is suspended, and that nobody can set.
+/// Returns the nanoseconds of a clock that runs on while the machine is suspended and cannot be set.
 #[must_use]
 pub fn boot_ns() -> i64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// A probe, in this machine's time but for when it was appended.
+/// An acknowledged probe. The append time is by the broker's clock, the other times are by this machine's clock.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     sent_ns: i64,
-    seen_ns: i64,
+    acknowledged_ns: i64,
     appended_ms: i64,
 }
 
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // far below 2^53
 impl Sample {
-    /// What the broker's clock shows at least.
+    /// The least that the broker's clock shows.
     fn lowest_ms(&self, now_ns: i64) -> f64 {
-        self.appended_ms as f64 + (now_ns - self.seen_ns) as f64 * (1.0 - RATE_ERROR) / 1e6
+        self.appended_ms as f64 + (now_ns - self.acknowledged_ns) as f64 * (1.0 - RATE_ERROR) / 1e6
     }
 
-    /// What it shows at most; the append time has lost its fraction of a millisecond.
+    /// The most that the broker's clock shows. The append time has lost its fraction of a millisecond.
     fn highest_ms(&self, now_ns: i64) -> f64 {
         self.appended_ms as f64 + 1.0 + (now_ns - self.sent_ns) as f64 * (1.0 + RATE_ERROR) / 1e6
     }
 }
 
-/// What probes have told.
+/// The acknowledged probes.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     fresh: VecDeque<Sample>,
@@ -59,18 +59,19 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// One more, in nanoseconds of this machine and milliseconds of the broker.
-    pub fn add(&mut self, sent_ns: i64, seen_ns: i64, appended_ms: i64) {
-        let sample = Sample { sent_ns, seen_ns, appended_ms };
+    /// Adds a probe, in nanoseconds of this machine and milliseconds of the broker.
+    pub fn add(&mut self, sent_ns: i64, acknowledged_ns: i64, appended_ms: i64) {
+        let sample = Sample { sent_ns, acknowledged_ns, appended_ms };
         self.fresh.push_back(sample);
         self.last = Some(sample);
     }
 
-    /// The broker's clock shows at least this; `None` without a fresh probe.
+    /// Returns a lower bound of the broker's time, or `None` without a fresh probe.
     ///
-    /// The best bound of the fresh probes counts, except those that the newest proves wrong: the broker's clock was set back.
+    /// This is the highest lower bound of the fresh probes, without those that the newest probe proves wrong because the broker's clock
+    /// was set back.
     pub fn bound(&mut self, now_ns: i64) -> Option<LowerBoundMs> {
-        while self.fresh.front().is_some_and(|sample| now_ns - sample.seen_ns > FRESH_NS) {
+        while self.fresh.front().is_some_and(|sample| now_ns - sample.acknowledged_ns > FRESH_NS) {
             self.fresh.pop_front();
         }
         let highest_ms = self.fresh.back()?.highest_ms(now_ns);
@@ -79,7 +80,7 @@ impl Samples {
         lowest.reduce(f64::max).map(|lowest| LowerBoundMs(lowest.floor() as i64))
     }
 
-    /// What the last probe lets expect, however long ago it was: for planning and showing, never for releasing.
+    /// Estimates the broker's time from the last probe, however old it is. It is for planning and display, never for releases.
     #[must_use]
     pub fn estimate_ms(&self, now_ns: i64) -> Option<i64> {
         #[allow(clippy::cast_possible_truncation)] // milliseconds since the epoch
@@ -92,7 +93,7 @@ pub struct Clock {
     load: Load,
     properties: Vec<(String, String)>,
     topic: String,
-    /// It goes before the client.
+    /// It has to be dropped before the client.
     handle: Option<TopicHandle>,
     client: Option<Arc<Client>>,
     samples: Samples,
@@ -102,7 +103,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// `topic`: of one partition, with the broker's time.
+    /// Creates a clock that is not connected yet. `topic` has one partition, and its records get the broker's time.
     #[must_use]
     pub fn new(load: Load, properties: Vec<(String, String)>, topic: String) -> Self {
         Clock {
@@ -117,11 +118,11 @@ impl Clock {
         }
     }
 
-    /// Takes in what has been acknowledged, and sends a probe if it is time. `near`: somebody needs the time.
-    pub fn turn(&mut self, near: bool, wake: BorrowedFd<'_>) {
-        self.take_in();
+    /// Takes in acknowledgements, and sends a probe when the interval is over, which is shorter if the time `is_needed`.
+    pub fn turn(&mut self, is_needed: bool, wake: BorrowedFd<'_>) {
+        self.take_acknowledgements();
         let now_ns = boot_ns();
-        if now_ns - self.probed_at_ns >= if near { PROBE_NS } else { IDLE_PROBE_NS } {
+        if now_ns - self.probed_at_ns >= if is_needed { PROBE_NS } else { IDLE_PROBE_NS } {
             self.probed_at_ns = now_ns;
             if let Err(error) = self.probe(now_ns, wake) {
                 self.problem = Some(error);
@@ -131,8 +132,8 @@ impl Clock {
 
     fn probe(&mut self, now_ns: i64, wake: BorrowedFd<'_>) -> Result<(), Error> {
         if self.client.is_none() {
-            let made = Client::new(self.load, Kind::Producer, &self.properties, wake);
-            let client = Arc::new(made.map_err(|why| Error::local(0, &why))?);
+            let client = Client::new(self.load, Kind::Producer, &self.properties, wake);
+            let client = Arc::new(client.map_err(|why| Error::local(0, &why))?);
             self.handle = Some(client.topic(&self.topic)?);
             self.client = Some(client);
         }
@@ -142,12 +143,15 @@ impl Clock {
         client.produce(handle, copy).map(drop)
     }
 
-    fn take_in(&mut self) {
+    fn take_acknowledgements(&mut self) {
         while let Some(event) = self.client.as_ref().and_then(|client| client.poll()) {
             match event {
                 Event::Delivered(mut probes) => {
                     while let Some((sent_ns, outcome)) = probes.next_timed() {
-                        self.seen(i64::try_from(sent_ns).unwrap_or(i64::MAX), outcome.map_err(|refusal| refusal.error));
+                        self.take_outcome(
+                            i64::try_from(sent_ns).unwrap_or(i64::MAX),
+                            outcome.map_err(|refusal| refusal.error),
+                        );
                     }
                 }
                 Event::Stranded => {
@@ -159,7 +163,7 @@ impl Clock {
         }
     }
 
-    fn seen(&mut self, sent_ns: i64, outcome: Result<Option<i64>, Error>) {
+    fn take_outcome(&mut self, sent_ns: i64, outcome: Result<Option<i64>, Error>) {
         self.problem = match outcome {
             Ok(Some(appended_ms)) => {
                 self.samples.add(sent_ns, boot_ns(), appended_ms);
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_without_a_probe_and_nothing_is_known() {
+    fn a_second_after_the_last_probe_there_is_no_bound() {
         let mut samples = Samples::default();
         assert_eq!(samples.bound(0), None);
         samples.add(0, MS, 5000);

@@ -1,8 +1,8 @@
-//! Commits of guarantee `AtLeastOnce`: ten times a second what is acknowledged by then, without waiting for anything. And the
-//! fence that rests on them.
+//! Commits with the guarantee `AtLeastOnce`, and the fence that rests on them. Ten times a second the engine commits what is
+//! acknowledged by then, without waiting for the answer.
 //!
-//! A worker that was shut out of its group can't know; it can know when a commit of its own was last accepted. So it sends
-//! only while that commit began less than a second ago, and what it sent since then is bounded.
+//! A worker cannot know when it is removed from its group, but it knows when Kafka last accepted one of its commits. It therefore
+//! sends only while that commit began less than a second ago, which limits what it sends after it was removed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,21 +16,21 @@ use crate::metadata::MetadataEncoder;
 const FENCE_NS: i64 = 1_000_000_000;
 const RENEW_NS: i64 = 400_000_000;
 const RETRY_NS: i64 = 50_000_000;
-/// A partition whose commit Kafka refuses, while it takes those of others, or would.
+/// The delay before a partition is committed again if Kafka refuses its commit, but accepts those of others or would accept them.
 const RETRY_PARTITION_NS: i64 = 1_000_000_000;
-/// Kafka's answers that say nothing of the member, nor of other partitions.
-const OF_PARTITION: [i32; 4] = [
+/// Errors that concern one partition, and neither the group member nor other partitions.
+const PARTITION_ERRORS: [i32; 4] = [
     code::UNKNOWN_TOPIC_OR_PART,
     code::TOPIC_AUTHORIZATION_FAILED,
     code::OFFSET_METADATA_TOO_LARGE,
     code::INVALID_COMMIT_OFFSET_SIZE,
 ];
-/// The client answers each commit, at the latest when its request and the retries of it have timed out.
+/// After this time a commit has failed. The client answers earlier, at the latest when the request and its retries have timed out.
 const UNANSWERED_NS: i64 = 30_000_000_000;
-/// Kafka writes a commit into `__consumer_offsets` as one batch, and refuses all of it when it is larger than that topic's
-/// `max.message.bytes`, 1 MiB.
+/// Kafka writes a commit into `__consumer_offsets` as one batch, and refuses the whole commit if the batch is larger than the
+/// `max.message.bytes` of that topic, 1 MiB.
 const MOST_COMMIT_BYTES: usize = 512 << 10;
-/// What Kafka writes of an offset beyond the topic's name and the metadata: the group's name, 249 bytes at most, and numbers.
+/// The size of an offset in that batch, besides the topic's name and the metadata: the group's name of up to 249 bytes, and numbers.
 const OFFSET_RECORD_BYTES: usize = 350;
 
 /// See the module.
@@ -38,31 +38,32 @@ pub struct Commits {
     interval_ns: i64,
     pub(super) renew_ns: i64,
     next_at_ns: i64,
-    /// When the last commit that was accepted began.
+    /// When the last accepted commit began.
     fence_at_ns: i64,
-    on_its_way: Option<OnItsWay>,
-    /// Partitions for which there was no room in the last commit; they come first in the next.
-    left: HashSet<usize>,
-    /// Kafka has accepted nothing of the last commit.
+    in_flight: Option<InFlight>,
+    /// Partitions for which the last commit had no room. They come first in the next one.
+    deferred: HashSet<usize>,
+    /// Whether Kafka refused all partitions of the last commit.
     was_refused: bool,
     pub(super) encoder: MetadataEncoder,
     /// Why the last commit failed.
     pub problem: Option<String>,
-    /// How many did.
+    /// How many commits failed.
     pub failed: u64,
-    /// From sending one until Kafka has accepted it.
+    /// The times from sending a commit until Kafka accepted it.
     pub durations: Histogram,
 }
 
-struct OnItsWay {
+/// A commit that is not answered yet.
+struct InFlight {
     began_ns: i64,
-    /// By number: the partition's identity, and how many of its copies were acknowledged.
+    /// For each partition its slot, its identity, and how many of its copies were acknowledged.
     covers: Vec<(usize, u64, u64)>,
     points: Vec<Offset>,
 }
 
 impl Commits {
-    /// Before the first.
+    /// The state before the first commit.
     #[must_use]
     pub fn new(interval_ns: i64, renew_ns: i64) -> Self {
         Commits {
@@ -70,8 +71,8 @@ impl Commits {
             renew_ns,
             next_at_ns: i64::MIN,
             fence_at_ns: i64::MIN / 2,
-            on_its_way: None,
-            left: HashSet::new(),
+            in_flight: None,
+            deferred: HashSet::new(),
             was_refused: false,
             encoder: MetadataEncoder::default(),
             problem: None,
@@ -80,24 +81,24 @@ impl Commits {
         }
     }
 
-    /// The last accepted commit is fresh.
+    /// Whether the last accepted commit is recent enough to send copies.
     #[must_use]
     pub fn may_send(&self) -> bool {
         boot_ns() - self.fence_at_ns < FENCE_NS
     }
 
-    /// When there is something to do.
+    /// Returns in how many nanoseconds the next commit is due; `i64::MAX` while one is in flight.
     #[must_use]
     pub fn next_in_ns(&self, now_ns: i64) -> i64 {
-        if self.on_its_way.is_some() {
+        if self.in_flight.is_some() {
             return i64::MAX;
         }
         self.next_at_ns.saturating_sub(now_ns)
     }
 
-    /// The client that should answer is gone.
+    /// Gives up the commit in flight, because the client that should answer is gone.
     pub fn forget_client(&mut self) {
-        self.on_its_way = None;
+        self.in_flight = None;
         self.next_at_ns = i64::MIN;
     }
 
@@ -107,9 +108,11 @@ impl Commits {
         self.next_at_ns = now_ns + RETRY_NS;
     }
 
-    /// What the next commit is of. Where Kafka refuses one partition of it, its client (2.16) says so of all: so those that were refused
-    /// go one by one, in turn with the others. To `renew` without anything to commit takes one that Kafka has no reason to refuse
-    /// unless it refuses this member: else the fence would close for all.
+    /// Returns the slots of the partitions to commit next.
+    ///
+    /// If Kafka refuses one partition of a commit, the client (librdkafka 2.16) reports all of them as refused. Refused partitions are
+    /// therefore committed one by one, in turn with the others. If there is nothing to commit and the fence has to be renewed, a
+    /// partition is chosen that Kafka refuses only if it refuses this member; otherwise the fence would close for all partitions.
     fn choose(&self, slots: &Slots, renew: bool, now_ns: i64) -> Vec<usize> {
         let is_able = |partition: &Partition| partition.may_commit() && now_ns >= partition.commit_at_ns;
         let able = || slots.iter().filter(|(_, partition)| is_able(partition));
@@ -128,20 +131,20 @@ impl Commits {
                 return vec![*slot];
             }
         }
-        chosen.sort_by_key(|(slot, _)| !self.left.contains(slot));
+        chosen.sort_by_key(|(slot, _)| !self.deferred.contains(slot));
         chosen.into_iter().map(|(slot, _)| slot).collect()
     }
 
-    /// What Kafka has said of a commit: of each partition, why it refuses it.
-    fn settle(&mut self, slots: &mut Slots, commit: &OnItsWay, said: &[Option<&Error>], now_ns: i64) {
-        self.was_refused = said.iter().all(Option::is_some);
+    /// Takes in Kafka's answer to a commit, which has an error for each partition that Kafka refused.
+    fn settle(&mut self, slots: &mut Slots, commit: &InFlight, answers: &[Option<&Error>], now_ns: i64) {
+        self.was_refused = answers.iter().all(Option::is_some);
         if !self.was_refused {
-            // so this is a member, whatever is wrong with single partitions
+            // so this worker is a member of the group, whatever is wrong with single partitions
             self.fence_at_ns = self.fence_at_ns.max(commit.began_ns);
             self.problem = None;
             self.durations.observe((now_ns - commit.began_ns) / 1_000_000);
         }
-        for ((slot, id, acknowledged), why) in commit.covers.iter().zip(said) {
+        for ((slot, id, acknowledged), why) in commit.covers.iter().zip(answers) {
             let Some(partition) = slots.get_mut(*slot).filter(|partition| partition.id == *id) else { continue };
             let Some(why) = why else {
                 partition.committed = partition.committed.max(*acknowledged);
@@ -150,23 +153,23 @@ impl Commits {
                 continue;
             };
             partition.dirty = true;
-            // tried again at once, it would be the only one: no commit would be accepted, and the fence would close for all others
-            if !self.was_refused || OF_PARTITION.contains(&why.code) {
+            // retried at once, this partition would be the only one committed: nothing would be accepted, and the fence would close for all
+            if !self.was_refused || PARTITION_ERRORS.contains(&why.code) {
                 partition.commit_at_ns = now_ns + RETRY_PARTITION_NS;
             }
         }
-        if let Some(first) = said.iter().flatten().next() {
+        if let Some(first) = answers.iter().flatten().next() {
             self.fail(&first.to_string(), now_ns);
         }
     }
 }
 
-/// Whether Kafka has refused the last commit of a partition, and would take those of others.
+/// Whether Kafka refused the last commit of a partition, but would accept those of others.
 fn is_refused(partition: &Partition) -> bool {
     partition.commit_at_ns > 0
 }
 
-/// What is to be committed for a partition, and how much of a batch of Kafka's it takes.
+/// Returns what to commit for a partition, and its size in Kafka's batch. The partition is not dirty any more.
 fn commit_point(partition: &mut Partition, encoder: &mut MetadataEncoder) -> (Offset, usize) {
     let point = partition.window.commit_point(encoder, &partition.topic_id);
     let size = OFFSET_RECORD_BYTES + partition.name.len() + point.metadata.len();
@@ -174,7 +177,7 @@ fn commit_point(partition: &mut Partition, encoder: &mut MetadataEncoder) -> (Of
     (Offset { metadata: point.metadata, ..partition.offset(point.offset) }, size)
 }
 
-/// What is to be committed for partitions, in as many commits as Kafka takes.
+/// Returns what to commit for the partitions, divided into commits that are small enough for Kafka.
 pub fn in_commits(slots: &mut Slots, chosen: &[usize], encoder: &mut MetadataEncoder) -> Vec<Vec<Offset>> {
     let mut commits: Vec<Vec<Offset>> = Vec::new();
     let mut room = 0;
@@ -194,22 +197,22 @@ pub fn in_commits(slots: &mut Slots, chosen: &[usize], encoder: &mut MetadataEnc
 }
 
 impl Engine {
-    /// Sends a commit, if it is time.
+    /// Sends a commit if one is due.
     pub(super) fn commit(&mut self) {
         if self.transactions.is_some() {
             return;
         }
         let now_ns = boot_ns();
-        if let Some(former) = self.commits.on_its_way.take() {
+        if let Some(former) = self.commits.in_flight.take() {
             if now_ns - former.began_ns <= UNANSWERED_NS {
-                self.commits.on_its_way = Some(former);
+                self.commits.in_flight = Some(former);
                 return;
             }
-            self.undo(&former.covers);
+            self.mark_dirty(&former.covers);
             self.commits.fail("Kafka did not answer", now_ns);
         }
         let renew = now_ns - self.commits.fence_at_ns >= RENEW_NS && self.is_near();
-        if now_ns < self.commits.next_at_ns && !renew && !self.is_pressed() {
+        if now_ns < self.commits.next_at_ns && !renew && !self.is_urgent() {
             return;
         }
         self.commits.next_at_ns = now_ns + self.commits.interval_ns;
@@ -219,22 +222,22 @@ impl Engine {
         }
     }
 
-    /// A partition has used half of what it may send between two commits.
-    fn is_pressed(&self) -> bool {
+    /// Whether a partition has used half of what it may send between two commits.
+    fn is_urgent(&self) -> bool {
         self.slots.iter().any(|(_, p)| p.acknowledged > p.committed && p.room() < u64::from(MAX_UNCOMMITTED / 2))
     }
 
     fn send_commit(&mut self, chosen: &[usize], now_ns: i64) {
         let Some(consumer) = &self.consumer else { return };
-        let mut commit = OnItsWay { began_ns: now_ns, covers: Vec::new(), points: Vec::new() };
+        let mut commit = InFlight { began_ns: now_ns, covers: Vec::new(), points: Vec::new() };
         let mut room = MOST_COMMIT_BYTES;
-        self.commits.left.clear();
+        self.commits.deferred.clear();
         for slot in chosen {
             let Some(partition) = self.slots.get_mut(*slot) else { continue };
             let (point, size) = commit_point(partition, &mut self.commits.encoder);
             if size > room {
                 partition.dirty = true;
-                self.commits.left.insert(*slot);
+                self.commits.deferred.insert(*slot);
                 continue;
             }
             room -= size;
@@ -242,36 +245,36 @@ impl Engine {
             commit.points.push(point);
         }
         match consumer.commit(&commit.points) {
-            Ok(()) => self.commits.on_its_way = Some(commit),
+            Ok(()) => self.commits.in_flight = Some(commit),
             Err(error) => {
-                self.undo(&commit.covers);
+                self.mark_dirty(&commit.covers);
                 self.commits.fail(&error.to_string(), now_ns);
             }
         }
     }
 
-    /// The answer to a commit.
+    /// Takes in the client's answer to a commit.
     pub(super) fn committed(&mut self, error: Option<&Error>, answered: &Partitions) {
-        let said: HashMap<(&str, i32, i64), Option<&Error>> = answered
+        let answers: HashMap<(&str, i32, i64), Option<&Error>> = answered
             .iter()
             .map(|(at, why)| ((at.topic.as_str(), at.partition, at.offset), why.as_ref().or(error)))
             .collect();
         let key = |point: &'_ Offset| (point.topic.clone(), point.partition, point.offset);
         let find =
-            |(topic, partition, offset): (String, i32, i64)| said.get(&(topic.as_str(), partition, offset)).copied();
-        // one that was given up may be answered yet
-        let is_ours = |commit: &OnItsWay| {
-            commit.points.len() == said.len() && commit.points.iter().all(|point| find(key(point)).is_some())
+            |(topic, partition, offset): (String, i32, i64)| answers.get(&(topic.as_str(), partition, offset)).copied();
+        // the answer may be to a commit that was given up before
+        let is_answered = |commit: &InFlight| {
+            commit.points.len() == answers.len() && commit.points.iter().all(|point| find(key(point)).is_some())
         };
-        if !self.commits.on_its_way.as_ref().is_some_and(is_ours) {
+        if !self.commits.in_flight.as_ref().is_some_and(is_answered) {
             return;
         }
-        let Some(commit) = self.commits.on_its_way.take() else { return };
-        let said: Vec<Option<&Error>> = commit.points.iter().map(|point| find(key(point)).flatten()).collect();
-        self.commits.settle(&mut self.slots, &commit, &said, boot_ns());
+        let Some(commit) = self.commits.in_flight.take() else { return };
+        let answers: Vec<Option<&Error>> = commit.points.iter().map(|point| find(key(point)).flatten()).collect();
+        self.commits.settle(&mut self.slots, &commit, &answers, boot_ns());
     }
 
-    fn undo(&mut self, covers: &[(usize, u64, u64)]) {
+    fn mark_dirty(&mut self, covers: &[(usize, u64, u64)]) {
         for (slot, id, _) in covers {
             if let Some(partition) = self.slots.get_mut(*slot).filter(|partition| partition.id == *id) {
                 partition.dirty = true;
@@ -279,14 +282,14 @@ impl Engine {
         }
     }
 
-    /// Whether a partition's last commit is answered.
+    /// Whether the last commit of a partition is answered, and nothing more is to be committed for it.
     pub(super) fn is_committed(&self, slot: usize) -> bool {
         if self.transactions.as_ref().is_some_and(|transactions| transactions.touches(slot)) {
             return false;
         }
-        let on_its_way = self.commits.on_its_way.as_ref();
-        let waited_for = on_its_way.is_some_and(|commit| commit.covers.iter().any(|(of, _, _)| *of == slot));
-        !waited_for && self.slots.get(slot).map_or(true, |partition| !partition.dirty)
+        let in_flight = self.commits.in_flight.as_ref();
+        let is_in_flight = in_flight.is_some_and(|commit| commit.covers.iter().any(|(of, _, _)| *of == slot));
+        !is_in_flight && self.slots.get(slot).map_or(true, |partition| !partition.dirty)
     }
 }
 
@@ -298,7 +301,7 @@ mod tests {
     const MS: i64 = 1_000_000;
     const ANSWER_NS: i64 = 5 * MS;
 
-    /// Partitions of `orders` and then of `others`, that are served and have nothing to commit.
+    /// Partitions of `orders`, then of `others`, that are served and have nothing to commit.
     fn idle(orders: i32, others: i32) -> Slots {
         let mut slots = Slots::default();
         for (topic, count) in [("orders", orders), ("others", others)] {
@@ -314,12 +317,12 @@ mod tests {
         slots
     }
 
-    /// A commit that takes `ANSWER_NS`, and that Kafka refuses if it has partitions of `orders`; of how many it was.
+    /// Makes a commit that takes `ANSWER_NS` and that Kafka refuses if it has partitions of `orders`. Returns how many it has.
     fn commit(commits: &mut Commits, slots: &mut Slots, code: i32, now_ns: i64) -> usize {
         let renew = now_ns - commits.fence_at_ns >= RENEW_NS;
         let chosen = commits.choose(slots, renew, now_ns);
         let refusal = Error::local(code, "refused");
-        let mut sent = OnItsWay { began_ns: now_ns, covers: Vec::new(), points: Vec::new() };
+        let mut sent = InFlight { began_ns: now_ns, covers: Vec::new(), points: Vec::new() };
         for slot in &chosen {
             let partition = slots.get_mut(*slot).unwrap();
             partition.dirty = false;
@@ -327,15 +330,15 @@ mod tests {
         }
         if !chosen.is_empty() {
             let is_refused = chosen.iter().any(|slot| slots.get(*slot).unwrap().name == "orders");
-            let said = vec![is_refused.then_some(&refusal); chosen.len()];
-            commits.settle(slots, &sent, &said, now_ns + ANSWER_NS);
+            let answers = vec![is_refused.then_some(&refusal); chosen.len()];
+            commits.settle(slots, &sent, &answers, now_ns + ANSWER_NS);
         }
         chosen.len()
     }
 
     #[test]
     fn however_many_partitions_kafka_refuses_to_commit_the_fence_stays_open_for_the_others() {
-        for code in OF_PARTITION {
+        for code in PARTITION_ERRORS {
             let (mut slots, mut commits) = (idle(500, 2), Commits::new(100 * MS, i64::MAX));
             commits.fence_at_ns = 0;
             for now_ns in (RENEW_NS..20_000 * MS).step_by(10_000_000) {

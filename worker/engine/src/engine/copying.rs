@@ -1,4 +1,4 @@
-//! What becomes of the records of a partition, and their copies.
+//! Decides what becomes of the records of a partition, and queues their copies.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::release::{LowerBoundMs, Release};
 use crate::routing::{dead_letter, decide, lacks_target, take_turn, DeadLetter, Decision, Hop, Turn, Waiting};
 use crate::writing::{self, Extent};
 
-/// Copies of a partition before the fence is looked at again.
+/// How many copies a partition queues before the fence is checked again.
 const AT_ONCE: u32 = 500;
-/// For a partition to be known everywhere.
-const UNKNOWN_NS: i64 = 5_000_000_000;
-/// Headers of ours in a copy, about.
+/// How long a broker may take to know a new partition.
+const UNKNOWN_PARTITION_NS: i64 = 5_000_000_000;
+/// Roughly how many `dt-` headers a copy has.
 const OWN_HEADERS: usize = 8;
 
-/// What becomes of a record that is looked at.
+/// What becomes of a record that `Held::take` returned.
 pub(super) enum Outcome<'r> {
     Release(Release<'r>),
     Hop(Hop<'r>),
@@ -46,7 +46,7 @@ impl Outcome<'_> {
         }
     }
 
-    /// `None`: of a dead letter that never was to come out.
+    /// The due time; `None` for a dead letter that has none.
     pub(super) fn due_at_ms(&self) -> Option<i64> {
         match self {
             Outcome::Release(release) => Some(release.due_at_ms()),
@@ -56,10 +56,10 @@ impl Outcome<'_> {
         }
     }
 
-    /// Whether the record is due, and not released, since the topic that it asks for is missing.
+    /// Whether the record is due but not released because the topic that it requests is missing.
     fn waits_for_target<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, policy: &Policy, now: LowerBoundMs) -> bool {
         match self {
-            // one that was read in time hops, too, if it became due before there was room for its copy
+            // a due record may also hop because it was read before its due time, and there was no room for its copy until then
             Outcome::Hop(hop) => hop.due_at_ms <= now.0 && lacks_target(record, &hop.own, hop.root, policy),
             Outcome::Hold(waiting) => waiting.due_at_ms <= now.0 && waiting.turn_at_ms > now.0,
             Outcome::Release(_) | Outcome::DeadLetter(_) => false,
@@ -78,59 +78,59 @@ impl<'r> From<Turn<'r>> for Outcome<'r> {
     }
 }
 
-/// What becomes of a partition whose records are sent.
+/// How a partition goes on after some of its records were sent.
 #[derive(PartialEq, Eq)]
 pub enum Goes {
-    /// There may be more.
+    /// More records may be due.
     On,
-    /// There is more, and no room for it.
+    /// No further copy may be queued for now.
     Blocked,
-    /// There is one that has to go alone.
+    /// The next copy has to go alone, and cannot yet.
     Alone,
-    /// There is one for a partition that its producer doesn't know yet.
+    /// The next copy goes to a partition that its producer does not know yet.
     Unknown,
-    /// The transaction takes no more.
+    /// The transaction accepts no more copies.
     Ended,
-    /// A copy can't even be queued: it stands still.
+    /// A copy cannot even be queued, so the partition stops.
     Refused,
 }
 
 /// Sends the records of a partition.
 pub struct Sending<'e, P> {
-    /// Its number.
+    /// The slot of the partition.
     pub slot: usize,
-    /// The partition.
     pub partition: &'e mut Partition,
-    /// Of the delayed topic's topics.
+    /// The names of the delayed topic's topics.
     pub names: &'e Names,
-    /// `None` while the dead-letter topic is missing.
+    /// The number of partitions of the dead-letter topic; `None` while it is missing.
     pub dead_letter_partitions: Option<NonZeroU32>,
-    /// `None`: there is no control topic.
+    /// The requests of the control topic; `None` if there is no such topic.
     pub changes: Option<&'e mut Changes>,
     /// Counts what is done.
     pub tally: &'e mut Tally,
-    /// As it is served.
+    /// What the registry says of the delayed topic.
     pub served: &'e Served,
-    /// The broker's time, less what brokers' clocks may differ by.
+    /// A lower bound of the broker's time, less how much the clocks of brokers may differ.
     pub now: LowerBoundMs,
-    /// Where copies go.
+    /// The producer of copies that may share a batch.
     pub batches: Option<&'e P>,
-    /// Where those go that have to go alone.
+    /// The producer of copies that have to go alone.
     pub alone: Option<&'e P>,
-    /// Nothing else is in the transaction, if there is one.
+    /// Whether a copy may go alone now. With `ExactlyOnce` it has to be the only one of its transaction.
     pub may_go_alone: bool,
-    /// Of copies that are not acknowledged.
+    /// The limit for the bytes of copies that are not acknowledged.
     pub most_bytes: usize,
-    /// Memory for headers.
+    /// Reusable memory for headers.
     pub writer: &'e mut writing::CopyHeaders,
-    /// Memory for a record.
+    /// Reusable memory for a record.
     pub block: &'e mut Vec<u8>,
-    /// Takes what somebody has to decide.
+    /// Collects what the engine reports to Python.
     pub happenings: &'e mut Vec<Happening>,
 }
 
 impl<P: Output> Sending<'_, P> {
-    /// What has its turn, up to `AT_ONCE`: what waited first, then what has just arrived. How many copies were queued.
+    /// Sends up to `AT_ONCE` records whose turn has come; waiting records come before newly arrived ones. Returns how many copies were
+    /// queued, and how the partition goes on.
     pub fn send(&mut self) -> (u32, Goes) {
         let topic_id = Arc::clone(&self.partition.topic_id);
         let mut block = std::mem::take(self.block);
@@ -177,8 +177,8 @@ impl<P: Output> Sending<'_, P> {
             match self.queue(&record, &stored, &outcome, alone) {
                 Ok(bytes) => {
                     self.count(&outcome, waiting);
-                    self.note_changed(&record, &outcome);
-                    let lone = alone.map(|alone| Lone { offset, next: next_smaller(alone, &outcome) });
+                    self.remember_changed(&record, &outcome);
+                    let lone = alone.map(|alone| Lone { offset, next: next_extent(alone, &outcome) });
                     let target = outcome.target();
                     self.partition.sent_on(&taken, target, bytes, lone);
                     *queued += 1;
@@ -217,7 +217,7 @@ impl<P: Output> Sending<'_, P> {
         stored: &Parts<'_, StoredHeaders<'_>>,
         alone: Option<Alone>,
     ) -> Outcome<'r> {
-        let outcome = self.as_wanted(record, self.decided(record, taken));
+        let outcome = self.apply_request(record, self.route(record, taken));
         let Some(Alone::AsDeadLetter(_, refused)) = alone else { return outcome };
         let cause = match refused {
             Refused::TooLarge => Cause::TooLarge(stored.value.map_or(0, <[u8]>::len)),
@@ -226,7 +226,7 @@ impl<P: Output> Sending<'_, P> {
         Outcome::DeadLetter(dead_letter(record, outcome.due_at_ms(), cause))
     }
 
-    fn decided<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, taken: &Taken) -> Outcome<'r> {
+    fn route<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, taken: &Taken) -> Outcome<'r> {
         if let Some(waiting) = taken.waiting {
             return take_turn(record, waiting, &self.served.policy, self.now).into();
         }
@@ -234,7 +234,7 @@ impl<P: Output> Sending<'_, P> {
         match decide(record, &self.served.policy, self.now, read_at) {
             Decision::Wait(wait) => {
                 let waiting = wait.waiting;
-                // in a delays partition others may have waited for longer
+                // in a delays partition, records that have waited longer come first
                 let at_once = record.side == Side::Front && waiting.turn_at_ms <= self.now.0 && !self.served.paused;
                 if at_once {
                     wait.take_turn(record, &self.served.policy, self.now).into()
@@ -247,7 +247,7 @@ impl<P: Output> Sending<'_, P> {
         }
     }
 
-    /// The name of the topic that the copy goes to.
+    /// Returns the name of the topic that the copy goes to.
     fn topic_of(&self, outcome: &Outcome<'_>) -> &str {
         match outcome {
             Outcome::Release(release) => {
@@ -258,13 +258,14 @@ impl<P: Output> Sending<'_, P> {
         }
     }
 
-    /// A layout that has grown is served when the operator sees its partitions; a broker may see them later.
+    /// Whether a partition that the producer does not know may be new. Workers serve a layout that has grown as soon as the operator
+    /// sees its partitions, and a broker may see them later.
     fn may_be_new(&mut self) -> bool {
         let now_ns = boot_ns();
-        now_ns - *self.partition.unknown_since_ns.get_or_insert(now_ns) < UNKNOWN_NS
+        now_ns - *self.partition.unknown_since_ns.get_or_insert(now_ns) < UNKNOWN_PARTITION_NS
     }
 
-    /// Queues a copy; how many bytes it has with its headers.
+    /// Queues a copy. Returns its size in bytes, with its headers.
     fn queue(
         &mut self,
         record: &Record<'_, StoredHeaders<'_>>,
@@ -294,7 +295,7 @@ impl<P: Output> Sending<'_, P> {
         producer.produce(to, copy)
     }
 
-    /// Writes the copy's headers; the partition that it goes to.
+    /// Writes the headers of the copy. Returns the partition that the copy goes to.
     fn write(
         &mut self,
         record: &Record<'_, StoredHeaders<'_>>,
@@ -312,7 +313,7 @@ impl<P: Output> Sending<'_, P> {
                 }
                 Outcome::Hop(hop) => {
                     self.writer.hop(from, place, hop, headers);
-                    // the copy's own append time is later than many a time that is asked for
+                    // a requested time may be after the time at which the record came in, but before the copy's own append time
                     if let (Some(_), Some(at_ms)) = (&self.changes, hop.own.came_in_at_ms(record.appended_at_ms)) {
                         writing::put_number(Own::AppendedAt, at_ms, headers);
                     }
@@ -349,9 +350,9 @@ impl<P: Output> Sending<'_, P> {
     }
 }
 
-/// As how much of a dead letter the record goes next, if its copy is refused though it goes alone; `None`: there is nothing left
-/// to leave out.
-fn next_smaller(alone: Alone, outcome: &Outcome<'_>) -> Option<Extent> {
+/// Returns how much of the record to send as a dead letter if this copy is refused although it goes alone; `None` if there is nothing
+/// left to leave out.
+fn next_extent(alone: Alone, outcome: &Outcome<'_>) -> Option<Extent> {
     match (alone, outcome) {
         (Alone::AsDecided, Outcome::DeadLetter(_)) => Some(Extent::WithoutValue),
         (Alone::AsDecided, _) => Some(Extent::Whole),

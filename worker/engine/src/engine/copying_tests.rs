@@ -1,4 +1,4 @@
-//! Whatever becomes of copies, the records of a partition come out once each, none early, and in order.
+//! Simulations: whatever becomes of copies, each record of a partition comes out once, not early, and in order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,7 +42,7 @@ impl Random {
 
 type Headers = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// A copy that was queued: when, where to, and what it has.
+/// A copy that was queued: of which record, when, for which partition, and some of its content.
 struct Queued {
     of: CopyOf,
     at_ms: i64,
@@ -51,7 +51,7 @@ struct Queued {
     due_at_ms: Option<i64>,
 }
 
-/// Stands for a producer.
+/// A fake producer, which keeps the copies that it is given.
 #[derive(Default)]
 struct Producer {
     now_ms: Cell<i64>,
@@ -93,8 +93,8 @@ struct Record {
     bytes: usize,
 }
 
-/// A front partition, what Kafka has of it, and what became of its records.
-struct Play {
+/// A front partition, the records that Kafka has of it, and what became of them.
+struct Simulation {
     random: Random,
     partition: Partition,
     topic: Topic,
@@ -108,7 +108,7 @@ struct Play {
     happenings: Vec<super::Happening>,
 }
 
-impl Play {
+impl Simulation {
     fn new(seed: u64) -> Self {
         Self::with_ladder(seed, &[])
     }
@@ -129,7 +129,7 @@ impl Play {
         let mut partition = Partition::new(1, 0, "orders".to_owned(), 3);
         partition.step(Step::Take);
         partition.step(Step::Place);
-        Play {
+        Simulation {
             random: Random(seed),
             partition,
             topic,
@@ -158,7 +158,7 @@ impl Play {
         }
     }
 
-    /// As `intake` does with what Kafka gives.
+    /// Takes in the records of the log, as `intake` does with records from Kafka.
     fn read(&mut self) {
         let value = [7; LARGE];
         while self.partition.state.takes_in() {
@@ -203,7 +203,7 @@ impl Play {
         assert!(sending.send().1 != Goes::Refused);
     }
 
-    /// Some copies are acknowledged. With one that is too large or invalid the rest of its batch is refused.
+    /// Acknowledges some copies. If one is too large or invalid, refuses it with the rest of its batch.
     fn answer(&mut self) {
         for _ in 0..self.random.below(30) {
             let Some(copy) = self.producer.queued.borrow_mut().pop_front() else { return };
@@ -237,7 +237,7 @@ impl Play {
         refuse(&mut self.partition, copy.of.offset, copy.of.target, copy.bytes, refusal);
     }
 
-    /// As the engine's turns do, and the worker for one that stands still.
+    /// Continues with the partition as the engine's turns do, and as Python does if it stands still.
     fn go_on(&mut self) {
         match self.partition.state {
             State::Settling(then) if self.partition.in_flight() == 0 => {
@@ -281,12 +281,12 @@ impl Play {
 #[test]
 fn every_record_comes_out_once_none_early_and_in_order() {
     for seed in 1..200 {
-        let mut play = Play::new(seed);
-        play.run();
-        assert_eq!((play.arrived.len(), play.doubled), (play.log.len(), 0), "seed {seed}");
+        let mut sim = Simulation::new(seed);
+        sim.run();
+        assert_eq!((sim.arrived.len(), sim.doubled), (sim.log.len(), 0), "seed {seed}");
         let mut last: BTreeMap<(i32, i32, usize), (i64, i64)> = BTreeMap::new();
-        for (offset, copy) in &play.arrived {
-            let record = &play.log[usize::try_from(*offset).unwrap()];
+        for (offset, copy) in &sim.arrived {
+            let record = &sim.log[usize::try_from(*offset).unwrap()];
             let due_at_ms = record.at_ms + 1000 * i64::from(DELAYS[record.level]);
             if copy.of.target == Target::DeadLetter {
                 assert_ne!(record.bytes, 10, "seed {seed}, offset {offset}");
@@ -294,7 +294,7 @@ fn every_record_comes_out_once_none_early_and_in_order() {
             }
             assert_eq!(copy.due_at_ms, Some(due_at_ms), "seed {seed}, offset {offset}");
             assert!(copy.of.target != Target::Ready || copy.at_ms >= due_at_ms, "seed {seed}, offset {offset}: early");
-            if !play.refused.contains(offset) {
+            if !sim.refused.contains(offset) {
                 let line = (copy.of.target as i32, copy.partition, record.level);
                 let before = last.insert(line, (*offset, copy.at_ms));
                 assert!(
@@ -306,7 +306,7 @@ fn every_record_comes_out_once_none_early_and_in_order() {
     }
 }
 
-/// The root of a record of the front partition.
+/// The id of a record of the front partition, which is its root.
 fn id(offset: i64) -> Vec<u8> {
     format!("f:3:{offset}:").into_bytes()
 }
@@ -314,55 +314,55 @@ fn id(offset: i64) -> Vec<u8> {
 #[test]
 fn a_record_that_is_cancelled_comes_out_as_a_dead_letter_and_no_other_one_does() {
     for seed in 1..50 {
-        let mut play = Play::new(seed);
+        let mut sim = Simulation::new(seed);
         let cancelled = |offset: i64| offset % 3 == 1;
-        play.served.has_control_topic = true;
+        sim.served.has_control_topic = true;
         for offset in (0..10_000).filter(|offset| cancelled(*offset)) {
-            assert!(!play.topic.changes.want(&id(offset), Change::Cancel));
+            assert!(!sim.topic.changes.want(&id(offset), Change::Cancel));
         }
-        play.run();
-        assert_eq!((play.arrived.len(), play.doubled), (play.log.len(), 0), "seed {seed}");
-        for (offset, copy) in &play.arrived {
-            let refused = play.log[usize::try_from(*offset).unwrap()].bytes != 10;
+        sim.run();
+        assert_eq!((sim.arrived.len(), sim.doubled), (sim.log.len(), 0), "seed {seed}");
+        for (offset, copy) in &sim.arrived {
+            let refused = sim.log[usize::try_from(*offset).unwrap()].bytes != 10;
             let dead = copy.of.target == Target::DeadLetter;
             assert_eq!(dead, refused || cancelled(*offset), "seed {seed}, offset {offset}");
         }
-        let expected: BTreeSet<i64> = play.arrived.keys().copied().filter(|offset| cancelled(*offset)).collect();
-        assert_eq!(play.partition.changed.keys().copied().collect::<BTreeSet<_>>(), expected, "seed {seed}");
-        assert!(play.partition.changed.iter().all(|(offset, told)| *told == (id(*offset).into(), Changed::Cancelled)));
+        let expected: BTreeSet<i64> = sim.arrived.keys().copied().filter(|offset| cancelled(*offset)).collect();
+        assert_eq!(sim.partition.changed.keys().copied().collect::<BTreeSet<_>>(), expected, "seed {seed}");
+        assert!(sim.partition.changed.iter().all(|(offset, done)| *done == (id(*offset).into(), Changed::Cancelled)));
     }
 }
 
 #[test]
 fn a_record_that_is_rescheduled_is_due_at_the_time_that_was_asked_for_or_came_too_late_for_that() {
     for seed in 1..50 {
-        let mut play = Play::with_ladder(seed, &[1, 2]);
-        play.served.has_control_topic = true;
+        let mut sim = Simulation::with_ladder(seed, &[1, 2]);
+        sim.served.has_control_topic = true;
         let mut random = Random(seed);
-        let asked: BTreeMap<i64, i64> = (0..10_000)
+        let requested: BTreeMap<i64, i64> = (0..10_000)
             .filter(|offset| offset % 3 == 1)
             .map(|offset| (offset, START_MS + i64::try_from(random.below(3000)).unwrap()))
             .collect();
-        for (offset, at_ms) in &asked {
-            play.topic.changes.want(&id(*offset), Change::DeliverAt(*at_ms));
+        for (offset, at_ms) in &requested {
+            sim.topic.changes.want(&id(*offset), Change::DeliverAt(*at_ms));
         }
-        play.run();
-        assert_eq!((play.arrived.len(), play.doubled), (play.log.len(), 0), "seed {seed}");
+        sim.run();
+        assert_eq!((sim.arrived.len(), sim.doubled), (sim.log.len(), 0), "seed {seed}");
         let (mut changed, mut too_deep) = (0, 0);
-        for (offset, copy) in play.arrived.iter().filter(|(_, copy)| copy.of.target != Target::DeadLetter) {
-            let record = &play.log[usize::try_from(*offset).unwrap()];
+        for (offset, copy) in sim.arrived.iter().filter(|(_, copy)| copy.of.target != Target::DeadLetter) {
+            let record = &sim.log[usize::try_from(*offset).unwrap()];
             let listed_ms = record.at_ms + 1000 * i64::from(DELAYS[record.level]);
             let due_at_ms = copy.due_at_ms.unwrap();
             assert!(copy.of.target != Target::Ready || copy.at_ms >= due_at_ms, "seed {seed}, offset {offset}: early");
-            let told = play.partition.changed.get(offset).map(|(_, changed)| *changed);
-            match asked.get(offset).filter(|at_ms| **at_ms >= record.at_ms) {
-                None => assert_eq!((due_at_ms, told), (listed_ms, None), "seed {seed}, offset {offset}"),
+            let reported = sim.partition.changed.get(offset).map(|(_, changed)| *changed);
+            match requested.get(offset).filter(|at_ms| **at_ms >= record.at_ms) {
+                None => assert_eq!((due_at_ms, reported), (listed_ms, None), "seed {seed}, offset {offset}"),
                 Some(at_ms) if due_at_ms == *at_ms => {
-                    assert_eq!(told, Some(Changed::Rescheduled(*at_ms)), "seed {seed}, offset {offset}");
+                    assert_eq!(reported, Some(Changed::Rescheduled(*at_ms)), "seed {seed}, offset {offset}");
                     changed += 1;
                 }
                 Some(at_ms) => {
-                    assert_eq!((due_at_ms, told), (listed_ms, Some(Changed::TooDeep(*at_ms))));
+                    assert_eq!((due_at_ms, reported), (listed_ms, Some(Changed::TooDeep(*at_ms))));
                     assert!(*at_ms < listed_ms && copy.at_ms >= listed_ms, "seed {seed}, offset {offset}");
                     too_deep += 1;
                 }
@@ -374,27 +374,27 @@ fn a_record_that_is_rescheduled_is_due_at_the_time_that_was_asked_for_or_came_to
 
 #[test]
 fn without_a_ladder_no_record_is_rescheduled() {
-    let mut play = Play::new(1);
-    play.served.has_control_topic = true;
+    let mut sim = Simulation::new(1);
+    sim.served.has_control_topic = true;
     for offset in 0..10_000 {
-        play.topic.changes.want(&id(offset), Change::DeliverAt(START_MS + 30_000));
+        sim.topic.changes.want(&id(offset), Change::DeliverAt(START_MS + 30_000));
     }
-    play.run();
-    assert_eq!((play.arrived.len(), play.doubled, play.partition.changed.len()), (play.log.len(), 0, 0));
-    for (offset, copy) in play.arrived.iter().filter(|(_, copy)| copy.of.target != Target::DeadLetter) {
-        let record = &play.log[usize::try_from(*offset).unwrap()];
+    sim.run();
+    assert_eq!((sim.arrived.len(), sim.doubled, sim.partition.changed.len()), (sim.log.len(), 0, 0));
+    for (offset, copy) in sim.arrived.iter().filter(|(_, copy)| copy.of.target != Target::DeadLetter) {
+        let record = &sim.log[usize::try_from(*offset).unwrap()];
         assert_eq!(copy.due_at_ms, Some(record.at_ms + 1000 * i64::from(DELAYS[record.level])));
     }
 }
 
 #[test]
 fn copies_that_are_given_up_take_no_room() {
-    let mut play = Play::new(1);
-    while play.partition.in_flight() == 0 {
-        play.append();
-        play.read();
-        play.send();
+    let mut sim = Simulation::new(1);
+    while sim.partition.in_flight() == 0 {
+        sim.append();
+        sim.read();
+        sim.send();
     }
-    play.partition.give_up_copies();
-    assert_eq!(play.partition.room(), u64::from(MAX_UNCOMMITTED));
+    sim.partition.give_up_copies();
+    assert_eq!(sim.partition.room(), u64::from(MAX_UNCOMMITTED));
 }

@@ -1,23 +1,23 @@
-//! What came out late since a partition had to come from another worker, or back.
+//! Counts the records that come out late because their partition moved to this worker, or came back.
 
-/// What was due before a partition could be served, since it had to come from another worker, or back.
+/// Counts the records of a partition that were due before the partition was served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delayed {
-    /// When it was served first after its assignment, in milliseconds of broker time.
+    /// When the partition was first served after its assignment, in milliseconds of broker time.
     served_from_ms: Option<i64>,
-    /// Records that were due before that and have come out since.
+    /// How many records that were due before that have been released.
     pub released: u64,
-    /// A record that was not has come out.
+    /// Whether a record that was due later has been released.
     on_time: bool,
 }
 
 impl Delayed {
-    /// It is served, or about to be. What is told again later changes nothing.
+    /// Sets when the partition is first served. Later calls change nothing.
     pub fn serve_from(&mut self, now_ms: i64) {
         self.served_from_ms.get_or_insert(now_ms);
     }
 
-    /// A record comes out.
+    /// Counts a record that is released.
     pub fn release(&mut self, due_at_ms: i64) {
         match self.served_from_ms {
             Some(from_ms) if due_at_ms < from_ms => self.released += 1,
@@ -25,7 +25,7 @@ impl Delayed {
         }
     }
 
-    /// Whether no more of them come. `next_due_ms`: of the records that are held; `at_end`: there are no others.
+    /// Whether no more such records follow. `next_due_ms` is that of the records held, and `at_end` says that there are no others.
     #[must_use]
     pub fn is_over(&self, next_due_ms: Option<i64>, at_end: bool) -> bool {
         let Some(from_ms) = self.served_from_ms else { return false };
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_due_before_a_partition_is_served_is_counted_until_something_comes_out_on_time() {
+    fn records_due_before_a_partition_is_served_are_counted_until_a_record_comes_out_on_time() {
         let mut delayed = Delayed::default();
         assert!(!delayed.is_over(None, true), "nobody knows yet when it is served");
         delayed.serve_from(1000);

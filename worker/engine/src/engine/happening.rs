@@ -1,4 +1,4 @@
-//! What somebody has to know or to decide.
+//! What the engine reports to Python: events to know of, and decisions to make.
 
 use std::sync::Arc;
 
@@ -6,76 +6,76 @@ use super::changes::Changed;
 use crate::kafka::{Error, LogLine, Offset};
 
 impl Happening {
-    /// A line of the engine's own.
+    /// A log line of the engine itself, with the level of a warning.
     #[must_use]
     pub fn log(text: String) -> Self {
         Happening::Log(LogLine { level: 4, facility: "ENGINE".to_owned(), text })
     }
 }
 
-/// See the module. Partitions are named by their Kafka topic and number.
+/// What the engine reports. Partitions are identified by Kafka topic and number.
 #[derive(Clone, Debug)]
 pub enum Happening {
-    /// Partitions are this member's: `Engine::assign` has to be called, with all of them.
+    /// The group assigned partitions to this member: `Engine::assign` has to be called with all of them.
     Assigned {
-        /// Which.
+        /// The assigned partitions.
         partitions: Vec<(String, i32)>,
-        /// Of the group.
+        /// The generation of the group; with the newer protocol, the epoch of the member.
         generation: i32,
     },
-    /// Partitions were given up, all that was sent of them accounted for if it could be; `lost`: to somebody who has them
-    /// already.
+    /// Partitions were given up. Unless they were lost, the engine waited until their copies were acknowledged and committed, or for
+    /// as long as it may.
     Revoked {
-        /// Which.
+        /// The partitions that were given up.
         partitions: Vec<(String, i32)>,
-        /// Nothing could be committed.
+        /// Whether nothing could be committed: another member may already have the partitions.
         lost: bool,
-        /// Of each, see `Seen::delayed`.
+        /// `Seen::delayed` of each partition.
         delayed: Vec<u64>,
-        /// Of each, the copies that were sent and not committed.
+        /// For each partition, how many copies were sent and not committed.
         in_flight: Vec<u64>,
     },
-    /// A copy was refused for good, and its partition stands still until `Engine::go_on`.
+    /// A copy was refused permanently, and its partition stands still until `Engine::go_on`.
     Refused {
-        /// Of what.
+        /// The record that was copied.
         origin: Offset,
-        /// The topic that it should go to.
+        /// The topic that the copy should go to.
         target: String,
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// What was wanted of a record, in the control topic, has come true, or can't: its copy is acknowledged, and its transaction
-    /// committed if it is part of one.
+    /// A request of the control topic took effect for a record, or came too late for that. The copy of the record is acknowledged, and
+    /// its transaction is committed if it is part of one.
     Changed {
         /// The number of the delayed topic.
         topic: usize,
-        /// Of the record.
+        /// The id of the record.
         id: Box<[u8]>,
-        /// What became of it.
+        /// What the request did.
         changed: Changed,
     },
-    /// The offset that comes next isn't in the partition any more, or Kafka has lost the end of the partition
-    /// (`LOG_TRUNCATION`); it stands still.
+    /// The next offset is no longer in the partition, or Kafka lost the end of the partition (`LOG_TRUNCATION`). The partition stands
+    /// still.
     Removed {
-        /// The partition, and the offset.
+        /// The partition and the offset.
         at: Offset,
-        /// Of the topic that it was read in, as `Beginning` has it: another one may have its name by now.
+        /// The ID of the topic that was read, from `Beginning`. Another topic may have its name by now.
         topic_id: Arc<str>,
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// A transaction has failed: where these partitions begin again, Kafka has to be asked, for `Engine::begin`.
+    /// A transaction failed: before `Engine::begin`, Kafka has to be asked what is committed of these partitions.
     CommitUnknown(Vec<(String, i32)>),
-    /// Kafka's client reports something about a partition, or about itself.
+    /// Kafka's client reports an error of a partition, or of its own.
     Reported(Error, Option<Offset>),
-    /// The consumer can't go on.
+    /// The consumer failed permanently.
     ConsumerFatal(Error),
-    /// Kafka's client can't take over the partitions that are its.
+    /// Kafka's client cannot take over the partitions that were assigned.
     AssignmentFailed(Error),
-    /// What the producers had on its way is given up, and sent again by new ones: it may come twice.
+    /// The copies in flight were given up, and new producers send them again. Their records may come out twice.
     ProducersReplaced,
-    /// A client knows no broker any more, and never will again.
+    /// A client knows no broker any more, and does not recover.
     Stranded(&'static str),
-    /// Something for the log, of a client or of the engine.
+    /// A log line of a client or of the engine.
     Log(LogLine),
 }

@@ -13,12 +13,12 @@ use crate::routing::Waiting;
 #[derive(Default)]
 pub struct Held {
     store: Store,
-    /// What was not looked at.
+    /// Records for which nothing is decided yet.
     arrived: VecDeque<Arrived>,
     pending: Pending<At>,
 }
 
-/// A record that was read.
+/// A record that was read, and for which nothing is decided yet.
 #[derive(Clone, Copy)]
 struct Arrived {
     offset: i64,
@@ -26,20 +26,20 @@ struct Arrived {
     at: At,
 }
 
-/// A record that was taken out to be looked at.
+/// A record that was taken out to decide what becomes of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
-    /// Of the record.
+    /// The offset of the record.
     pub offset: i64,
-    /// What was decided when it was looked at before.
+    /// What was decided before; `None` for a newly arrived record.
     pub waiting: Option<Waiting>,
-    /// The broker's time when it was read, as far as that is still needed; `i64::MAX` otherwise.
+    /// The broker's time at which the record was read; `i64::MAX` if that is unknown, or no longer needed.
     pub read_at_ms: i64,
     at: At,
 }
 
 impl Held {
-    /// A record that has been read. `read_at_ms`: the broker's time then; `i64::MAX`: nobody knows.
+    /// Adds a record that was read. `read_at_ms` is the broker's time at that moment, or `i64::MAX` if it is unknown.
     pub fn arrive<'a, H>(&mut self, offset: i64, parts: &Parts<'a, H>, read_at_ms: i64)
     where
         H: Iterator<Item = Header<'a>> + Clone,
@@ -48,7 +48,7 @@ impl Held {
         self.arrived.push_back(Arrived { offset, read_at_ms, at });
     }
 
-    /// The record whose turn has come. Those that wait come before those that have arrived.
+    /// Returns the record whose turn has come; waiting records come before newly arrived ones. With `paused`, waiting records stay.
     pub fn take(&mut self, now_ms: i64, paused: bool) -> Option<Taken> {
         let waited = if paused { None } else { self.pending.pop(now_ms) };
         match waited {
@@ -63,13 +63,13 @@ impl Held {
         }
     }
 
-    /// What `take` gave.
+    /// Returns the content of a record that `take` returned.
     #[must_use]
     pub fn get(&self, taken: &Taken) -> Stored<'_> {
         self.store.get(taken.at)
     }
 
-    /// What `take` gave comes next again.
+    /// Puts back a record that `take` returned; it is the next one again.
     pub fn put_back(&mut self, taken: &Taken) {
         let Taken { offset, waiting, read_at_ms, at } = *taken;
         match waiting {
@@ -78,49 +78,49 @@ impl Held {
         }
     }
 
-    /// What `take` gave waits.
+    /// Lets a record that `take` returned wait for its turn.
     pub fn wait(&mut self, taken: &Taken, waiting: Waiting) {
         self.store.note(taken.at, waiting);
         self.pending.add(waiting.turn_at_ms, taken.offset, taken.at);
     }
 
-    /// What `take` gave is not needed any more.
+    /// Removes a record that `take` returned.
     pub fn let_go(&mut self, taken: &Taken) {
         self.store.remove(taken.at);
     }
 
-    /// Some have not been looked at.
+    /// Whether there are newly arrived records.
     #[must_use]
     pub fn has_arrived(&self) -> bool {
         !self.arrived.is_empty()
     }
 
-    /// Of those that wait.
+    /// Returns the next turn of the waiting records, in milliseconds of broker time; `None` if no record waits.
     #[must_use]
     pub fn next_turn_at_ms(&self) -> Option<i64> {
         self.pending.next_turn_at_ms()
     }
 
-    /// How many there are.
+    /// Returns the number of records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.arrived.len() + self.pending.len()
     }
 
-    /// How many could be sent.
+    /// Returns how many records have arrived or have their turn by `now_ms`.
     #[must_use]
     pub fn due_count(&self, now_ms: i64) -> usize {
         self.arrived.len() + self.pending.due_count(now_ms)
     }
 
-    /// Memory that is taken.
+    /// Returns the memory in use, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.store.bytes() + self.arrived.capacity() * size_of::<Arrived>() + self.pending.bytes()
     }
 
-    /// Gives back the memory of records that are gone, where that is more than `spare_bytes` and than what is needed by those
-    /// that are there. With none there no more than `spare_bytes` are taken afterwards.
+    /// Frees the memory of removed records, if this is more than `spare_bytes` plus the memory that the remaining records need. If none
+    /// remain, no more than `spare_bytes` are in use afterwards.
     pub fn compact(&mut self, spare_bytes: usize) {
         if self.bytes() <= 2 * self.needed_bytes() + spare_bytes {
             return;
@@ -135,13 +135,13 @@ impl Held {
         self.pending.shrink_to_fit();
     }
 
-    /// What compacting can't give back.
+    /// The memory that compacting cannot free.
     fn needed_bytes(&self) -> usize {
         if self.len() == 0 {
             return 0;
         }
-        let lines = self.arrived.len() * size_of::<Arrived>() + self.pending.len() * size_of::<Entry<At>>();
-        lines + self.store.live_bytes().max(LEAST_CHUNK_BYTES)
+        let index_bytes = self.arrived.len() * size_of::<Arrived>() + self.pending.len() * size_of::<Entry<At>>();
+        index_bytes + self.store.live_bytes().max(LEAST_CHUNK_BYTES)
     }
 }
 
@@ -155,8 +155,8 @@ mod tests {
         Waiting { due_at_ms: turn_at_ms, turn_at_ms, misrouted: false }
     }
 
-    /// Many records were held, all are looked at, and one of `every` stays.
-    fn held_much(every: i64) -> Held {
+    /// A `Held` that held `COUNT` records, of which one of `every` remains and waits.
+    fn mostly_removed(every: i64) -> Held {
         let mut held = Held::default();
         let parts =
             Parts { appended_at_ms: None, key: None, value: Some(&[0; 400]), headers: Some(std::iter::empty()) };
@@ -177,9 +177,9 @@ mod tests {
     }
 
     #[test]
-    fn what_held_much_and_holds_nothing_takes_no_more_than_the_spare_memory() {
+    fn when_all_records_are_removed_no_more_than_the_spare_memory_is_in_use() {
         for spare_bytes in [0, 1000, 100_000] {
-            let mut held = held_much(COUNT + 1);
+            let mut held = mostly_removed(COUNT + 1);
             held.compact(spare_bytes);
             assert_eq!(held.len(), 0);
             assert!(held.bytes() <= spare_bytes, "{} of {spare_bytes}", held.bytes());
@@ -187,9 +187,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compacted_stays_as_it_was_and_is_not_compacted_again() {
+    fn compacting_changes_no_record_and_leaves_nothing_to_compact() {
         for every in [1, 2, 10, 100, COUNT] {
-            let mut held = held_much(every);
+            let mut held = mostly_removed(every);
             held.compact(0);
             assert!(held.bytes() <= 2 * held.needed_bytes(), "{} for {}", held.bytes(), held.len());
             for offset in (every..=COUNT).step_by(usize::try_from(every).unwrap_or(1)) {
