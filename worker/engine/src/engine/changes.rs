@@ -73,7 +73,7 @@ impl Changes {
         with_id(own, root, |id| self.requested.get_key_value(id).map(|(id, change)| (id.clone(), *change)))
     }
 
-    /// Sets how many releases to remember if `topics` delayed topics do so, with an equal part for each.
+    /// Sets how many releases to remember: an equal part of `MAX_RELEASED` for each of `topics` delayed topics.
     pub fn share(&mut self, topics: usize) {
         self.max_released = MAX_RELEASED / topics.max(1);
     }

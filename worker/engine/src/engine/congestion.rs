@@ -40,7 +40,7 @@ impl Default for CongestionWindow {
 }
 
 impl CongestionWindow {
-    /// Returns whether one more copy may be sent.
+    /// Returns whether one more copy may be sent, and remembers when the window is full.
     pub fn has_room(&mut self, in_flight: u32) -> bool {
         let has_room = in_flight < self.copies;
         self.full |= !has_room;

@@ -25,7 +25,8 @@ impl Delayed {
         }
     }
 
-    /// Whether no more such records follow. `next_due_ms` is that of the records held, and `at_end` says that there are no others.
+    /// Whether no more such records follow. `next_due_ms` is the next due time of the held records, and `at_end` says that there are no
+    /// other records.
     #[must_use]
     pub fn is_over(&self, next_due_ms: Option<i64>, at_end: bool) -> bool {
         let Some(from_ms) = self.served_from_ms else { return false };
