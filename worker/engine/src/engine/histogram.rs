@@ -1,28 +1,28 @@
-//! Durations, counted by how long they are.
+//! A histogram of durations, with fixed buckets.
 
-/// Upper bounds of the buckets.
+/// Upper bounds of the buckets, inclusive.
 pub const DURATION_BOUNDS_MS: [i64; 13] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 30_000, 300_000];
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    /// By bucket; the last is for what is above all bounds.
+    /// The number of durations in each bucket. The last bucket is for those above all bounds.
     pub counts: [u64; DURATION_BOUNDS_MS.len() + 1],
-    /// Of all together.
+    /// The sum of all durations.
     pub sum_ms: i64,
 }
 
 impl Histogram {
-    /// Counts those of another one, too.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, more: &Histogram) {
         self.counts.iter_mut().zip(more.counts).for_each(|(count, more)| *count += more);
         self.sum_ms = self.sum_ms.saturating_add(more.sum_ms);
     }
 
-    /// Counts one.
+    /// Counts one duration.
     pub fn observe(&mut self, duration_ms: i64) {
         self.counts[DURATION_BOUNDS_MS.partition_point(|bound| *bound < duration_ms)] += 1;
-        self.sum_ms = self.sum_ms.saturating_add(duration_ms); // who writes hops of his own decides how late they are
+        self.sum_ms = self.sum_ms.saturating_add(duration_ms); // a client that forges hops can make a record as late as it likes
     }
 }
 

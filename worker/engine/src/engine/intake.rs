@@ -1,4 +1,4 @@
-//! Records from Kafka into the windows of their partitions.
+//! Takes the events of the consumer, and adds records to the windows of their partitions.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::{boot_ns, Engine};
 use crate::kafka::{code, Event, Fetched, Offset};
 use crate::window::MAX_SPAN;
 
-/// Kafka's client says so of a batch that is damaged, and goes on with the next one.
+/// The errors that Kafka's client reports for a damaged batch. It then continues with the next batch.
 const UNDECODABLE: [i32; 4] = [code::BAD_MSG, code::BAD_COMPRESSION, code::NOT_IMPLEMENTED, code::INVALID_MSG];
-/// Events between two looks at what is due.
+/// How many events one turn takes, before records that are due are sent.
 const AT_ONCE: usize = 1_000;
 
 impl Engine {
-    /// Takes in what the consumer has to tell; false: it was nothing.
+    /// Takes the events of the consumer. Returns whether there were any.
     pub(super) fn take_events(&mut self) -> bool {
         self.polled_at_ns = boot_ns();
         let read_at_ms = self.clock.estimate_ms().unwrap_or(i64::MAX);
@@ -38,7 +38,7 @@ impl Engine {
     }
 
     fn take_in(&mut self, record: &Fetched, read_at_ms: i64) {
-        let Some(slot) = self.slots.of_record(record) else { return };
+        let Some(slot) = self.slots.find_by_record(record) else { return };
         if !self.continues(slot, First::Record(record.offset())) {
             return;
         }
@@ -60,12 +60,12 @@ impl Engine {
         }
         self.turns.register(slot, partition, topic.served.as_ref());
         if partition.window.span() >= MAX_SPAN && partition.paused.is_none() {
-            self.memory.look_at_once();
+            self.memory.check_at_once();
         }
     }
 
-    /// There is nothing to read below the partition's end: what lies between the last record and it, transaction marks and
-    /// aborted records, is finished. Else it would never be committed, and be missing after retention has removed it.
+    /// Finishes the offsets between the last record and the partition's end, which are transaction markers and aborted records.
+    /// Otherwise they would never be committed, and would be missing once retention has removed them.
     fn reach_end(&mut self, at: &Offset) {
         let Some(slot) = self.slots.find(&at.topic, at.partition) else { return };
         if !self.continues(slot, First::End(at.offset)) {
@@ -76,8 +76,8 @@ impl Engine {
         }
     }
 
-    /// Whether what comes at this offset is taken in: the partition is served, and after a placement it is what had to come
-    /// next. If it isn't, reading is placed again.
+    /// Whether the engine accepts a record, or the end of the partition, at this offset. The partition has to be served, and what
+    /// comes first after a placement has to continue at the position. If it does not, the partition is placed again.
     fn continues(&mut self, slot: usize, first: First) -> bool {
         let Some(partition) = self.slots.get_mut(slot) else { return false };
         let (offset, position) = (first.offset(), partition.window.position());
@@ -95,7 +95,7 @@ impl Engine {
         }
         let target = partition.offset(position);
         if let Some(consumer) = &self.consumer {
-            // where it fails the partition gives nothing, and is placed by another way
+            // if this fails, the client delivers nothing, and `place_stalled` places the partition in another way
             let _ = consumer.seek(&[target]);
         }
         false
@@ -112,17 +112,17 @@ impl Engine {
                 partition.step(Step::CannotRead);
                 partition.placed_at_ns = boot_ns();
                 partition.read_error.get_or_insert(error.text.clone());
-                // there is that batch, but what the client takes for an offset in it may lie behind the end: what it fetches
-                // next fails, and with that it forgets where the partition ends, often before anybody has looked
+                // The batch exists, so the end is past it. The client may derive an offset from it that is past the end. Its
+                // next fetch then fails and makes it forget the end, often before the engine has read that.
                 partition.end = partition.end.max(partition.window.position() + 1);
             }
         }
         if matches!(error.code, code::AUTO_OFFSET_RESET | code::LOG_TRUNCATION) {
             let Some(partition) = slot.and_then(|slot| self.slots.get_mut(slot)) else { return };
             let position = partition.window.position();
-            // below the position: of what was read before it was known where to begin
+            // an error below the position is about an offset that was read before the worker knew where to begin
             let of_now = partition.state.takes_in() && at.is_some_and(|at| at.offset >= position);
-            // of a truncation it may tell no offset
+            // the client may report a truncation without an offset
             if of_now || error.code == code::LOG_TRUNCATION {
                 partition.step(Step::Stop);
                 let (at, topic_id) = (partition.offset(position), Arc::clone(&partition.topic_id));

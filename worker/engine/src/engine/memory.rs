@@ -1,46 +1,49 @@
-//! Bounded memory: which partitions are paused. Pausing throws away what the client has fetched, so it is a brake only.
+//! Bounds the memory for records, by pausing partitions. Kafka's client discards the fetched records of a partition that is
+//! paused, so pausing is only for partitions that hold too much.
 //!
-//! Records that are due soon may fill all of the memory, those that wait longer only half of it: records due in an hour never
-//! starve those due now. Beyond that each partition still gets its equal share.
+//! Records that are due soon may fill all of the memory, and records that wait longer may fill half of it, so that records due in
+//! an hour never starve records due now. A partition that holds no more than its equal share is read even when the memory is full.
 
 use super::partition::{Partition, Pause};
 use super::{boot_ns, Engine};
 use crate::kafka::Offset;
 use crate::window::MAX_SPAN;
 
-const LOOK_NS: i64 = 5_000_000;
+const CHECK_INTERVAL_NS: i64 = 5_000_000;
+/// A record that is due within this time is due soon.
 const NEAR_MS: i64 = 1000;
-/// Memory that a partition may keep of records that are gone, besides as much as it needs: giving it back means to copy what stays.
+/// How much memory of removed records a partition may keep, in addition to as much as its records need. To free it, the engine has
+/// to copy the remaining records.
 const MOST_SPARE_BYTES: usize = 128 << 10;
 
 /// See the module.
 pub struct Memory {
     window_bytes: usize,
-    next_look_ns: i64,
-    /// What all partitions hold.
+    next_check_ns: i64,
+    /// The memory that the records of all partitions take.
     pub held_bytes: usize,
 }
 
 impl Memory {
-    /// Bounded by so many bytes.
+    /// A bound of `window_bytes` for all partitions together.
     #[must_use]
     pub fn new(window_bytes: usize) -> Self {
-        Memory { window_bytes, next_look_ns: i64::MIN, held_bytes: 0 }
+        Memory { window_bytes, next_check_ns: i64::MIN, held_bytes: 0 }
     }
 
-    /// Something is full.
-    pub fn look_at_once(&mut self) {
-        self.next_look_ns = i64::MIN;
+    /// Makes the next turn check the bounds, because a window is full.
+    pub fn check_at_once(&mut self) {
+        self.next_check_ns = i64::MIN;
     }
 }
 
-/// What decides whether a partition is read on.
+/// The numbers that decide whether a partition is paused.
 #[derive(Clone, Copy)]
 struct Fill {
-    /// Of memory, by all partitions that may fill it as far as this one.
+    /// The memory that is taken by all partitions to which the same limit applies.
     used_bytes: usize,
     limit_bytes: usize,
-    /// Of it, by this one.
+    /// The memory that this partition takes.
     kept_bytes: usize,
     share_bytes: usize,
     /// See `Window::span`.
@@ -48,7 +51,7 @@ struct Fill {
 }
 
 impl Fill {
-    /// One that is held back is read again only well below the limits, so that it doesn't flutter.
+    /// A partition that is held back is resumed only well below the limits, so that it is not paused and resumed all the time.
     fn is_too_much(self, paused: Option<Pause>) -> bool {
         let (used_bytes, kept_bytes, most_span) = if paused == Some(Pause::HeldBack) {
             (self.used_bytes / 3 * 4, self.kept_bytes * 2, MAX_SPAN / 4 * 3)
@@ -60,13 +63,13 @@ impl Fill {
 }
 
 impl Engine {
-    /// Pauses and resumes what has to be.
+    /// Pauses the partitions that hold too much or are not served, and resumes the others.
     pub(super) fn balance_memory(&mut self) {
         let now_ns = boot_ns();
-        if now_ns < self.memory.next_look_ns {
+        if now_ns < self.memory.next_check_ns {
             return;
         }
-        self.memory.next_look_ns = now_ns + LOOK_NS;
+        self.memory.next_check_ns = now_ns + CHECK_INTERVAL_NS;
         let horizon_ms = self.clock.estimate_ms().map_or(i64::MAX, |now_ms| now_ms + NEAR_MS);
         let is_far = |partition: &Partition| {
             !partition.held.has_arrived()
@@ -76,7 +79,7 @@ impl Engine {
         let share = whole / 2 / self.slots.len().max(1);
         let (mut held, mut far) = (0, 0);
         for (_, partition) in self.slots.iter_mut() {
-            // one that holds nothing keeps less than its share, so that it is read again, however much others hold
+            // a partition without records keeps less than its share, so that it is resumed, however much the others hold
             partition.held.compact(MOST_SPARE_BYTES.min(share / 4));
             let bytes = partition.held.bytes();
             held += bytes;

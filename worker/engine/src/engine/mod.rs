@@ -1,7 +1,7 @@
 //! The engine: one consumer, the producers of copies, and every record between them.
 //!
-//! `Engine::turn` does what there is to do, and tells what somebody has to decide: where a partition begins, what becomes of one
-//! that stands still. It never waits for such a decision. `Running` calls it, in a thread of its own.
+//! `Engine::turn` does the work that is pending, and reports what the worker has to decide: for example where a partition begins,
+//! and what becomes of a partition that is stopped. It never waits for such a decision. `Running` calls it in a thread of its own.
 
 mod beginning;
 mod calls;
@@ -69,29 +69,29 @@ use state::Step;
 use transactions::Transactions;
 use turns::Turns;
 
-/// For an answer about topics' partitions: some milliseconds when all is well.
-const LOOK_MS: i32 = 1000;
-/// How long before something is due the broker's time and a fresh commit are asked for.
+/// How long a metadata request may take. Kafka normally answers within a few milliseconds.
+const METADATA_TIMEOUT_MS: i32 = 1000;
+/// How long before a record is due the engine requests the broker's time and a fresh commit.
 const NEAR_MS: i64 = 1000;
-/// Between two looks.
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// Between two metadata requests.
+const METADATA_PAUSE: Duration = Duration::from_millis(50);
 
-/// What is settled before the engine begins.
+/// What is fixed when the engine is created.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Of the producers, but for their compression.
+    /// librdkafka's properties of the producers, without the compression.
     pub producer: Vec<(String, String)>,
-    /// Of the producer of probes.
+    /// librdkafka's properties of the producer of clock probes.
     pub clock: Vec<(String, String)>,
-    /// Where probes go.
+    /// The topic that clock probes are written to.
     pub clock_topic: String,
-    /// Memory for records that are held.
+    /// Memory for the records that partitions hold.
     pub window_bytes: usize,
-    /// How long what is acknowledged goes uncommitted.
+    /// The time between two commits of acknowledged records.
     pub commit_interval_ns: i64,
-    /// How long a partition goes without a commit.
+    /// The time after which a partition is committed again although nothing has changed.
     pub renew_ns: i64,
-    /// Copies and offsets are written in transactions; the producer's properties have a `transactional.id`.
+    /// Whether copies and offsets are written in transactions. The properties of the producers then have a `transactional.id`.
     pub exactly_once: bool,
 }
 
@@ -103,33 +103,33 @@ pub struct Engine {
     by_topic: HashMap<String, usize>,
     slots: Slots,
     turns: Turns,
-    /// Partitions that have something to send and no room for it.
+    /// Partitions that have records to send and cannot send them yet.
     blocked: Vec<usize>,
-    /// Partitions that wait until nothing of them is on its way.
+    /// Partitions that wait until none of their copies are in flight.
     settling: Vec<usize>,
     consumer: Option<Arc<Client>>,
     producers: Producers,
     commits: Commits,
-    /// With `ExactlyOnce`, instead of `commits`.
+    /// With `ExactlyOnce`, this takes the place of `commits`.
     transactions: Option<Transactions>,
     memory: Memory,
     revoking: Option<Revoking>,
-    /// The topics that are read.
+    /// The topics that the consumer subscribes to.
     subscribed: Vec<String>,
     subscribing: Option<Subscribing>,
     leaving: Option<Leaving>,
     polled_at_ns: i64,
-    /// Given to partitions so far.
+    /// How many identities partitions have been given.
     identities: u64,
     happenings: Vec<Happening>,
     scratch: Scratch,
-    /// A thread looks at the producers' topics.
-    looking: Arc<AtomicBool>,
-    /// Written to by the clients when they have something to tell; it goes after them.
+    /// Whether a thread refreshes the metadata of the producers' topics.
+    refreshing_metadata: Arc<AtomicBool>,
+    /// The clients write to it when they have an event. It is the last field, because it has to outlive them.
     wake: OwnedFd,
 }
 
-/// Memory that is used again and again.
+/// Buffers that every turn uses again.
 #[derive(Default)]
 struct Scratch {
     block: Vec<u8>,
@@ -137,10 +137,10 @@ struct Scratch {
 }
 
 impl Engine {
-    /// Nothing is connected yet.
+    /// An engine that has no client yet.
     ///
     /// # Errors
-    /// The system gives no descriptor.
+    /// The system provides no file descriptor.
     pub fn new(load: Load, settings: Settings) -> std::io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Engine {
@@ -166,14 +166,15 @@ impl Engine {
             identities: 0,
             happenings: Vec::new(),
             scratch: Scratch::default(),
-            looking: Arc::default(),
+            refreshing_metadata: Arc::default(),
         })
     }
 
-    /// One more delayed topic, numbered from 0 in this order; with `exactly_once` the only one, before all else.
+    /// Adds a delayed topic. Delayed topics are numbered from 0 in the order of these calls. With `exactly_once` there is only one,
+    /// and it is added before any other call.
     ///
     /// # Errors
-    /// A producer doesn't take the names.
+    /// A producer does not accept the names.
     pub fn add_topic(&mut self, names: Names) -> Result<(), String> {
         self.producers.add_topic(&names)?;
         let number = self.topics.len();
@@ -183,11 +184,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Becomes a member of the group, with a client of these properties, or reads other topics than before. `grown`: those that
-    /// have more partitions than when it joined.
+    /// Joins the group, with a client that has these properties, or changes the subscription of a member. `grown` are the topics
+    /// that have more partitions than when the member joined.
     ///
     /// # Errors
-    /// The client can't be made, or doesn't take it.
+    /// The client cannot be created, or does not accept the subscription.
     pub fn subscribe(
         &mut self,
         topics: &[String],
@@ -207,7 +208,7 @@ impl Engine {
         self.consumer.as_ref().map_or(Ok(()), |consumer| consumer.subscribe(topics).map_err(|e| e.to_string()))
     }
 
-    /// Does what there is to do now; false: there was nothing.
+    /// Does the work that is pending now. Returns whether there was any.
     pub fn turn(&mut self) -> bool {
         let mut busy = self.take_events();
         busy |= self.take_outcomes();
@@ -226,12 +227,12 @@ impl Engine {
         busy
     }
 
-    /// What has happened since that somebody has to know or to decide.
+    /// Returns what has happened since the last call that the worker has to know or to decide.
     pub fn take_happenings(&mut self) -> Vec<Happening> {
         std::mem::take(&mut self.happenings)
     }
 
-    /// How long nothing is to be done, unless a client has something to tell.
+    /// Returns after how many nanoseconds the next turn is needed, if no client has an event before.
     pub fn rest_ns(&mut self) -> i64 {
         let now_ns = boot_ns();
         let next_ns = match &self.transactions {
@@ -241,7 +242,7 @@ impl Engine {
         self.next_turn_in_ns().min(next_ns).max(0)
     }
 
-    /// Copies may be sent.
+    /// Whether copies may be sent.
     fn may_send(&self) -> bool {
         match &self.transactions {
             Some(transactions) => transactions.is_open(),
@@ -249,7 +250,7 @@ impl Engine {
         }
     }
 
-    /// Something will be due soon, so that the broker's time and a fresh commit are needed.
+    /// Whether a record is due soon, so that the broker's time and a fresh commit are needed.
     fn is_near(&self) -> bool {
         match (self.turns.next_ms(), self.clock.estimate_ms()) {
             (Some(turn_ms), Some(now_ms)) => turn_ms - now_ms < NEAR_MS || !self.blocked.is_empty(),
@@ -258,13 +259,13 @@ impl Engine {
         }
     }
 
-    /// What the registry says of a delayed topic from now on.
+    /// Sets what the registry says about a delayed topic; `served` is `None` if nothing of it is served.
     pub fn serve(&mut self, number: usize, served: Option<Served>, dead_letter_partitions: u32) {
         let Some(topic) = self.topics.get_mut(number) else { return };
         let compression = |served: &Option<Served>| served.as_ref().map(|served| served.compression.clone());
         let compressed_otherwise = topic.served.is_some() && compression(&topic.served) != compression(&served);
         if let (Some(served), None) = (&served, &self.transactions) {
-            // before its first copy: connecting, and a number from Kafka, take half a second
+            // before the first copy, because connecting and getting a producer id from Kafka take half a second
             self.producers.prepare(&served.compression, false, self.wake.as_fd(), &mut self.happenings);
         }
         topic.served = served;
@@ -278,7 +279,7 @@ impl Engine {
             if let Some(partition) = self.slots.get_mut(slot) {
                 partition.turn_ms = None;
                 if compressed_otherwise {
-                    // another compression is another producer, which must not overtake this one
+                    // another compression means another producer, which must not overtake the present one
                     partition.step(Step::ReadAgain);
                     self.settling.push(slot);
                 }
@@ -290,44 +291,45 @@ impl Engine {
         }
     }
 
-    /// From now on this is wanted of records of this id; true: one was released lately.
+    /// Applies a change to records with this id from now on. Returns whether one was released recently.
     pub fn want(&mut self, number: usize, id: &[u8], change: Change) -> bool {
         self.topics.get_mut(number).is_some_and(|topic| topic.changes.want(id, change))
     }
 
-    /// Nothing is wanted of records of this id any more.
+    /// Withdraws the change of records with this id.
     pub fn withdraw(&mut self, number: usize, id: &[u8]) {
         if let Some(topic) = self.topics.get_mut(number) {
             topic.changes.withdraw(id);
         }
     }
 
-    /// Nothing is wanted of any record any more, and what was released is forgotten: the topic is another one.
+    /// Withdraws all changes and forgets which records were released, because the topic was created again.
     pub fn withdraw_all(&mut self, number: usize) {
         if let Some(topic) = self.topics.get_mut(number) {
             topic.changes.forget();
         }
     }
 
-    /// A partition that should be there by now is not known to a producer, which by itself looks every five seconds only.
-    fn look_at_topics(&mut self) {
-        if self.looking.swap(true, Ordering::AcqRel) {
+    /// Refreshes the metadata of the producers, because one does not know a partition that should exist by now. By itself, a
+    /// producer refreshes it only every five seconds.
+    fn refresh_metadata(&mut self) {
+        if self.refreshing_metadata.swap(true, Ordering::AcqRel) {
             return;
         }
         let transactional = self.transactions.as_ref().and_then(Transactions::producer);
         let producers = self.producers.iter().chain(transactional);
         let clients: Vec<Arc<Client>> = producers.map(|producer| Arc::clone(&producer.client)).collect();
-        let looking = Arc::clone(&self.looking);
+        let refreshing_metadata = Arc::clone(&self.refreshing_metadata);
         thread::spawn(move || {
             for client in clients {
-                let _ = client.look_at_topics(LOOK_MS); // what it isn't told now it will be told the next time
+                let _ = client.look_at_topics(METADATA_TIMEOUT_MS); // the next refresh makes up for one that fails
             }
-            thread::sleep(LOOK_PAUSE);
-            looking.store(false, Ordering::Release);
+            thread::sleep(METADATA_PAUSE);
+            refreshing_metadata.store(false, Ordering::Release);
         });
     }
 
-    /// The member of the group, if there is one.
+    /// The client that is a member of the group, if there is one.
     #[must_use]
     pub fn consumer(&self) -> Option<Arc<Client>> {
         self.consumer.clone()

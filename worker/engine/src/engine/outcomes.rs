@@ -1,4 +1,4 @@
-//! What has become of copies: acknowledged, or refused.
+//! Handles the results of copies, which Kafka acknowledges or refuses, and places partitions again.
 
 use super::happening::Happening;
 use super::partition::{Alone, Lone, Partition, Pause, Refused};
@@ -11,12 +11,12 @@ use super::transactions::Transactions;
 use super::{boot_ns, Engine};
 use crate::kafka::{code, Error, Event, Refusal};
 
-/// A batch is refused whole, so the refused record may not be the large one.
+/// Kafka refuses a batch as a whole, so the refused record need not be the one that is too large.
 const TOO_LARGE: [i32; 3] = [code::MSG_SIZE_TOO_LARGE, code::RECORD_LIST_TOO_LARGE, code::INVALID_MSG_SIZE];
-/// Of a batch that could not be decoded.
+/// The pause before the client reads again a batch that it could not decode.
 const RETRY_READING_NS: i64 = 1_000_000_000;
 const MOST_PATIENCE_NS: i64 = 60_000_000_000;
-/// Nothing is wrong with the copy, or nobody knows whether it has arrived.
+/// With these errors, nothing is wrong with the copy, or it is unknown whether Kafka has it. The engine sends it again.
 const TO_BE_REPEATED: [i32; 6] = [
     code::PURGE_QUEUE,
     code::PURGE_INFLIGHT,
@@ -27,31 +27,31 @@ const TO_BE_REPEATED: [i32; 6] = [
 ];
 
 impl Engine {
-    /// Takes in what the producers have to tell; false: it was nothing.
+    /// Takes the events of the producers. Returns whether there were any.
     pub(super) fn take_outcomes(&mut self) -> bool {
         let mut events: Vec<Event> = self.producers.events().collect();
         if let Some(producer) = self.transactions.as_ref().and_then(Transactions::producer) {
             events.extend(std::iter::from_fn(|| producer.client.poll()));
         }
         let any = !events.is_empty();
-        let (mut failed, mut outdated) = (None, None);
+        let (mut failed, mut epoch_error) = (None, None);
         for event in events {
             match event {
-                // which a producer tells before what becomes of the copies that it still has
+                // a producer reports this before the results of the copies that it still has, so it is replaced later
                 Event::Failed(error, _) if error.fatal && self.transactions.is_none() => failed = Some(error),
-                Event::Delivered(_) if outdated.is_some() => {}
-                event => outdated = self.take_outcome(event).or(outdated),
+                Event::Delivered(_) if epoch_error.is_some() => {}
+                event => epoch_error = self.take_outcome(event).or(epoch_error),
             }
         }
-        if let Some(error) = outdated.as_ref().or(failed.as_ref()) {
+        if let Some(error) = epoch_error.as_ref().or(failed.as_ref()) {
             self.happenings
                 .push(Happening::log(format!("a producer failed permanently, and the worker replaces it: {error}")));
         }
-        if outdated.is_some() {
-            let (told, producers) = self.producers.replace();
-            drop(told);
+        if epoch_error.is_some() {
+            let (outcomes, producers) = self.producers.replace();
+            drop(outcomes);
             producers.into_iter().for_each(Producer::end);
-            self.give_up_what_is_on_its_way();
+            self.give_up_in_flight();
         } else if failed.is_some() {
             self.replace_producers();
         } else if any && self.producers.retire_refused() {
@@ -63,10 +63,11 @@ impl Engine {
         any
     }
 
-    /// The error of a copy whose producer Kafka takes for an older one of the same id: what it tells of others may not be true.
+    /// Handles one event of a producer. Returns an error if Kafka refused a copy because its epoch is outdated. Nothing that this
+    /// producer reports about other copies can then be trusted.
     fn take_outcome(&mut self, event: Event) -> Option<Error> {
         match event {
-            // they may have arrived, but not for anybody to read: they are sent again
+            // the copies may have arrived, but no consumer of committed records reads them; they are sent again
             Event::Delivered(_) | Event::Failed(..)
                 if self.transactions.as_ref().is_some_and(Transactions::is_given_up) => {}
             Event::Delivered(copies) => {
@@ -78,8 +79,9 @@ impl Engine {
                             partition.acknowledge(offset, target, bytes);
                             let changed = partition.changed.remove(&offset);
                             let topic = partition.topic;
-                            let told = self.transactions.as_mut().map_or(&mut self.happenings, |t| &mut t.told);
-                            told.extend(changed.map(|(id, changed)| Happening::Changed { topic, id, changed }));
+                            let reports =
+                                self.transactions.as_mut().map_or(&mut self.happenings, |t| &mut t.report_on_commit);
+                            reports.extend(changed.map(|(id, changed)| Happening::Changed { topic, id, changed }));
                         }
                         (Some(partition), Some(refusal)) => {
                             if self.transactions.is_none() && refusal.error.code == code::INVALID_PRODUCER_EPOCH {
@@ -87,12 +89,12 @@ impl Engine {
                             }
                             if let Some(transactions) = &mut self.transactions {
                                 let of_the_copy = is_of_the_copy(&refusal.error);
-                                // the client lets a transaction end in no other way then (2.16, `rd_kafka_txn_set_abortable_error`)
+                                // librdkafka then only lets the transaction be aborted (2.16, `rd_kafka_txn_set_abortable_error`)
                                 transactions.fail(Error { aborts_transaction: of_the_copy, ..refusal.error.clone() });
                                 if !of_the_copy {
                                     continue;
                                 }
-                                // with it all of its transaction would fail again
+                                // together with this copy, the whole transaction would fail again
                                 if !TOO_LARGE.contains(&refusal.error.code) {
                                     partition.alone.entry(offset).or_insert(Alone::AsDecided);
                                 }
@@ -115,7 +117,7 @@ impl Engine {
         None
     }
 
-    /// What is on its way is given up, and what isn't finished is read again: it may come twice.
+    /// Gives up the copies in flight with their producers. Their records are read and sent again, so they may come out twice.
     pub(super) fn replace_producers(&mut self) {
         if self.transactions.is_some() {
             self.roll_back(&Error::local(code::PURGE_QUEUE, "the copies in flight were given up"));
@@ -128,11 +130,11 @@ impl Engine {
             }
         }
         producers.into_iter().for_each(Producer::end);
-        self.give_up_what_is_on_its_way();
+        self.give_up_in_flight();
     }
 
-    /// What wasn't told by producers that are replaced never will be.
-    fn give_up_what_is_on_its_way(&mut self) {
+    /// Gives up the copies whose results the replaced producers have not reported, and never will.
+    fn give_up_in_flight(&mut self) {
         self.happenings.push(Happening::ProducersReplaced);
         for (slot, partition) in self.slots.iter_mut() {
             if partition.in_flight() > 0 {
@@ -143,7 +145,7 @@ impl Engine {
         self.slots.forget_copies();
     }
 
-    /// Goes on with the partitions of which nothing is on its way any more.
+    /// Continues with the partitions that have no more copies in flight.
     pub(super) fn settle(&mut self) {
         if self.settling.is_empty() {
             return;
@@ -167,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// Reading goes on at the lowest unfinished offset.
+    /// Places a partition, that is, has the client read from its lowest unfinished offset.
     pub(super) fn place(&mut self, slot: usize) {
         let Some(partition) = self.slots.get_mut(slot) else { return };
         partition.window = partition.window.renewed();
@@ -178,17 +180,18 @@ impl Engine {
         partition.placed_at = Some(position);
         let target = partition.offset(position);
         if let Some(consumer) = &self.consumer {
-            // where it fails the partition gives nothing, and is placed by another way
+            // if this fails, the client delivers nothing, and `place_stalled` places the partition in another way
             let _ = consumer.seek(&[target]);
         }
     }
 
-    /// A partition that doesn't tell that it is read is placed once more, the other way: by being assigned again.
+    /// Places the partitions again from which nothing has come since their placement. A seek may have failed, so they are assigned
+    /// again instead. Also retries the partitions whose next record could not be decoded.
     pub(super) fn place_stalled(&mut self) {
         let now_ns = boot_ns();
         if self.revoking.is_some() || self.subscribing.is_some() || self.leaving.is_some() {
-            // A cooperative client gives nothing meanwhile, and takes any call to give up a partition for the answer to what it has
-            // asked (2.16, `rd_kafka_cgrp_incremental_unassign`): what is on its way would not be waited for.
+            // A cooperative client delivers nothing during this time. It takes any call to unassign a partition for the answer to
+            // its own revocation (2.16, `rd_kafka_cgrp_incremental_unassign`), and would not wait for the copies in flight.
             self.slots.iter_mut().for_each(|(_, partition)| partition.placed_at_ns = now_ns);
             return;
         }
@@ -221,7 +224,7 @@ impl Engine {
             }
             if is_stalled || eager {
                 partition.paused = Some(Pause::NotServed);
-                again.push(partition.offset(partition.window.position())); // see `assign`, where it isn't known
+                again.push(partition.offset(partition.window.position())); // 0 where it is not known, as in `assign`
             }
         }
         let placed = if eager {
@@ -236,8 +239,9 @@ impl Engine {
     }
 }
 
-/// A copy was refused. What is invalid, or too large in a small batch, goes alone, and what was in a large one goes in smaller ones; what
-/// went alone already becomes a dead letter, and a smaller one each time; for anything else the partition stands still.
+/// Handles a copy that Kafka refused. A record that is invalid, or too large in a small batch, goes alone next. The records of a
+/// large batch go in smaller batches next. A record that went alone becomes a dead letter, which is smaller each time that Kafka
+/// refuses it. For any other error, the partition stops.
 pub fn refuse(
     partition: &mut Partition,
     offset: i64,
@@ -246,7 +250,7 @@ pub fn refuse(
     refusal: Refusal,
 ) -> Option<Happening> {
     let in_flight = partition.in_flight();
-    let lone = partition.come_back(offset, target, bytes);
+    let lone = partition.complete_copy(offset, target, bytes);
     let code = refusal.error.code;
     if TO_BE_REPEATED.contains(&code) {
         partition.step(Step::ReadAgain);
@@ -261,7 +265,7 @@ pub fn refuse(
     };
     match lone {
         None => {
-            // the first of those that are refused together
+            // a refused batch halves the window once: after its first copy, the partition no longer sends
             if why == Refused::TooLarge && partition.state.sends() {
                 partition.congestion.halve(in_flight);
             }
@@ -283,8 +287,9 @@ pub fn refuse(
     None
 }
 
-/// Told once, though more of its copies may be refused. It is tried again by itself: with each refusal a producer sends nothing to any
-/// partition until all is acknowledged that it has on its way to others (librdkafka 2.16, `rd_kafka_idemp_drain_epoch_bump`).
+/// Stops a partition because Kafka refused one of its copies. Returns a happening for the first refusal only, although more copies
+/// may be refused. The record goes alone when it is tried again, because after each refusal a producer sends nothing, to any partition,
+/// until Kafka has acknowledged all copies in flight (librdkafka 2.16, `rd_kafka_idemp_drain_epoch_bump`).
 fn stand(partition: &mut Partition, offset: i64, refusal: Refusal) -> Option<Happening> {
     let before = partition.state;
     partition.step(Step::Stop);

@@ -1,4 +1,4 @@
-//! A partition that is assigned to this worker, and the records that it holds of it.
+//! A partition that is assigned to this worker, and the records that the worker holds of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,82 +15,82 @@ use crate::record::Side;
 use crate::window::Window;
 use crate::writing::Extent;
 
-/// A crash repeats no more than this of a partition.
+/// The most copies of a partition that no accepted commit covers. A crash repeats no more than these.
 pub const MAX_UNCOMMITTED: u32 = 5_000;
-/// A partition tells within this time that it is read, by a record or its end, or reading is placed again; twice as long
-/// each time.
+/// How long a placed partition may deliver neither a record nor its end before it is placed again. The time doubles with each
+/// such placement.
 pub const PATIENCE_NS: i64 = 1_000_000_000;
 
-/// A partition. What may be done with it follows from `state`.
+/// A partition. Its `state` determines which operations are allowed.
 #[allow(clippy::struct_excessive_bools)] // none of them follows from the others
 pub struct Partition {
-    /// Tells it from one that had its number before.
+    /// Distinguishes it from a partition that had the same slot before.
     pub id: u64,
-    /// The delayed topic that it is of, by its number.
+    /// The number of its delayed topic.
     pub topic: usize,
-    /// Of the Kafka topic.
+    /// The name of the Kafka topic.
     pub name: String,
-    /// In that topic.
+    /// The number of the partition in that topic.
     pub number: i32,
-    /// Front or delays, as it was told when the partition began.
+    /// Front or delays, as given when the partition began.
     pub side: Side,
-    /// Of the Kafka topic, as it was when the partition began; empty before.
+    /// The id of the Kafka topic when the partition began; empty before.
     pub topic_id: Arc<str>,
     pub(super) state: State,
-    /// Its window is that of what is read: not before `begin`, nor after `forget`, even if it has to leave then.
+    /// Whether the window may be committed. It may not before `begin`, nor after `forget`, even if the partition then has to leave.
     pub(super) begun: bool,
     pub(super) window: Window,
     pub(super) delayed: Delayed,
-    /// Its records that are neither sent nor given up.
+    /// Records that were read and whose copies are not sent.
     pub(super) held: Held,
-    /// Copies that are neither acknowledged nor refused, by target.
+    /// How many copies are neither acknowledged nor refused, by target.
     pub(super) on_their_way: [u32; TARGETS.len()],
-    /// Of them, with their headers.
-    pub(super) bytes_on_their_way: usize,
+    /// The bytes of these copies, including their headers.
+    pub(super) bytes_in_flight: usize,
     pub(super) undone: Undone,
     pub(super) congestion: CongestionWindow,
-    /// When none was missing, or one came back, last.
+    /// When no copy was in flight, or one was acknowledged or refused, for the last time.
     pub(super) progress_at_ns: i64,
-    /// One has come back since somebody looked.
+    /// Whether a copy was acknowledged or refused since the last `look`.
     pub(super) made_progress: bool,
-    /// Copies that were acknowledged.
+    /// How many copies were acknowledged.
     pub(super) acknowledged: u64,
-    /// How many were acknowledged when the last commit that Kafka accepted was made.
+    /// How many copies were acknowledged when the last commit that Kafka accepted was made.
     pub(super) committed: u64,
-    /// Kafka has a commit of it: where it begins after that has to be committed only if its topic was made again.
+    /// Whether Kafka has a commit of the partition. If so, it has to commit a new beginning only if its topic was created again.
     pub(super) has_commit: bool,
-    /// There is something to commit.
+    /// Whether there is something to commit.
     pub(super) dirty: bool,
-    /// No commit before that, since Kafka has refused its last one, and would take others'; 0: it has not.
+    /// When the partition may be committed again after Kafka refused its last commit, but not the commits of others; otherwise 0.
     pub(super) commit_at_ns: i64,
-    /// Then it is committed once more, whatever is done meanwhile. See `renewals`.
+    /// When the partition is committed again although nothing has changed. See `renewals`.
     pub(super) renew_at_ns: i64,
-    /// Offsets whose copies were refused as too large, alone or in a batch with others. They go by themselves.
+    /// Records that are sent alone, by offset, because Kafka refused their copies, or a batch or transaction that had them.
     pub(super) alone: BTreeMap<i64, Alone>,
-    /// Offsets of records of which something was wanted and whose copies are on their way, with their ids.
+    /// Records that were cancelled or rescheduled and whose copies are in flight, by offset, with their ids.
     pub(super) changed: BTreeMap<i64, (Box<[u8]>, Changed)>,
-    /// The first copies to each target that were sent in the transaction at hand.
+    /// The offset of the first record that was sent to each target in the current transaction.
     pub(super) first_copies: [Option<i64>; TARGETS.len()],
-    /// The one of them that is on its way.
+    /// The record whose copy is in flight alone.
     pub(super) lone: Option<Lone>,
-    /// Since when the first copy can't be queued, since its producer knows no such partition.
+    /// Since when the next copy cannot be queued because its producer does not know the target partition.
     pub(super) unknown_since_ns: Option<i64>,
-    /// Where Kafka's client was told to read last.
+    /// The offset of the last placement.
     pub(super) placed_at: Option<i64>,
     pub(super) placed_at_ns: i64,
     pub(super) patience_ns: i64,
-    /// Where it ended when something was fetched last; -1: nothing was yet.
+    /// The end of the partition at the last fetch; -1 before the first.
     pub(super) end: i64,
-    /// Why what comes next could not be read, until something was.
+    /// Why the next record could not be read. It stays until a record or the end has been read.
     pub(super) read_error: Option<String>,
-    /// Why Kafka's client was told not to read on, if it was.
+    /// Why the partition is paused in Kafka's client, if it is.
     pub(super) paused: Option<Pause>,
-    /// The turn that it is in the heap with.
+    /// The turn with which the partition is registered in the heap.
     pub(super) turn_ms: Option<i64>,
 }
 
 impl Partition {
-    /// As it is right after its assignment.
+    /// A partition right after its assignment.
     #[must_use]
     pub fn new(id: u64, topic: usize, name: String, number: i32) -> Self {
         Partition {
@@ -106,7 +106,7 @@ impl Partition {
             delayed: Delayed::default(),
             held: Held::default(),
             on_their_way: [0; TARGETS.len()],
-            bytes_on_their_way: 0,
+            bytes_in_flight: 0,
             undone: Undone::default(),
             congestion: CongestionWindow::default(),
             progress_at_ns: boot_ns(),
@@ -132,17 +132,17 @@ impl Partition {
         }
     }
 
-    /// For a call to Kafka's client.
+    /// An offset of this partition, for a call to Kafka's client.
     #[must_use]
     pub fn offset(&self, offset: i64) -> Offset {
         Offset { topic: self.name.clone(), partition: self.number, offset, metadata: String::new() }
     }
 
-    /// Goes on to the state after `step`. What is held goes when it isn't served any more.
+    /// Changes to the state that follows after `step`. Drops the held records if the new state does not send.
     pub fn step(&mut self, step: Step) {
         self.state = self.state.after(step);
         if matches!(step, Step::Forget | Step::Fail) {
-            // its window says finished of what may never have come true: whoever leaves it now leaves it as it was committed
+            // the window may count copies as finished that Kafka never committed, so a partition that leaves commits nothing
             self.begun &= self.state.leaves();
             self.dirty = false;
         }
@@ -151,50 +151,50 @@ impl Partition {
         }
     }
 
-    /// There is something to commit, or the same once more.
+    /// Whether the partition may be committed, for the first time or again.
     #[must_use]
     pub fn may_commit(&self) -> bool {
         self.begun && self.state != State::Unplaced
     }
 
-    /// Copies that are neither acknowledged nor refused.
+    /// How many copies are neither acknowledged nor refused.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.on_their_way.iter().sum()
     }
 
-    /// Records that are due, and copies that are not acknowledged, or with transactions not committed.
+    /// How many records are due, plus how many copies are not acknowledged, or not committed if copies are sent in transactions.
     #[must_use]
     pub fn due(&self, now_ms: i64, transactional: bool) -> usize {
         let copies = if transactional { self.uncommitted() } else { u64::from(self.in_flight()) };
         self.held.due_count(now_ms) + usize::try_from(copies).unwrap_or(usize::MAX)
     }
 
-    /// The targets that owe an acknowledgement.
+    /// Which targets have copies that are not acknowledged, including those of a transaction that failed.
     #[must_use]
     pub fn unacknowledged(&self) -> [bool; TARGETS.len()] {
         std::array::from_fn(|to| self.on_their_way[to] > 0 || self.undone.unacknowledged[to])
     }
 
-    /// Whether one more copy may be sent now. `most_bytes`: of copies that are on their way.
+    /// Whether one more copy may be sent now. `most_bytes` is the limit for the bytes of copies in flight.
     pub fn has_room(&mut self, most_bytes: usize) -> bool {
         let in_flight = self.in_flight();
-        self.room() > 0 && self.bytes_on_their_way < most_bytes && self.congestion.has_room(in_flight)
+        self.room() > 0 && self.bytes_in_flight < most_bytes && self.congestion.has_room(in_flight)
     }
 
-    /// How many copies may still be sent before the next commit is accepted.
+    /// How many copies may still be sent before Kafka accepts the next commit.
     #[must_use]
     pub fn room(&self) -> u64 {
         u64::from(MAX_UNCOMMITTED).saturating_sub(self.uncommitted())
     }
 
-    /// Copies that were sent since the last commit that Kafka accepted: whoever serves it next may send them again.
+    /// How many copies the last accepted commit does not cover. The next worker of the partition may send them again.
     #[must_use]
     pub fn uncommitted(&self) -> u64 {
         u64::from(self.in_flight()) + self.acknowledged - self.committed
     }
 
-    /// When there is something to do, in milliseconds of broker time; `None`: nothing, or not now.
+    /// When the partition has its next turn, in milliseconds of broker time; `None` if it has nothing to send, or may not send now.
     #[must_use]
     pub fn next_turn_ms(&self, paused: bool, skew_ms: i64) -> Option<i64> {
         if !self.state.sends() {
@@ -207,7 +207,7 @@ impl Partition {
         (!paused).then_some(turn_ms.saturating_add(skew_ms))
     }
 
-    /// The copy of a record is on its way, by itself if it is a `Lone`.
+    /// Counts the copy of a record that was queued. `lone` is given if the copy is sent alone.
     pub fn sent_on(&mut self, taken: &Taken, target: Target, bytes: usize, lone: Option<Lone>) {
         let offset = taken.offset;
         self.held.let_go(taken);
@@ -217,14 +217,14 @@ impl Partition {
             self.progress_at_ns = boot_ns();
         }
         self.on_their_way[target as usize] += 1;
-        self.bytes_on_their_way += bytes;
+        self.bytes_in_flight += bytes;
         self.congestion.sent(offset);
         self.lone = lone;
     }
 
-    /// The copy of a record has arrived.
+    /// Finishes a record whose copy was acknowledged.
     pub fn acknowledge(&mut self, offset: i64, target: Target, bytes: usize) {
-        self.come_back(offset, target, bytes);
+        self.complete_copy(offset, target, bytes);
         self.undone = Undone::default();
         self.alone.remove(&offset);
         self.acknowledged += 1;
@@ -233,10 +233,10 @@ impl Partition {
         }
     }
 
-    /// The copy of a record is on its way no more. If it went by itself: as what.
-    pub fn come_back(&mut self, offset: i64, target: Target, bytes: usize) -> Option<Lone> {
+    /// Counts a copy that was acknowledged or refused, and is no longer in flight. Returns its `Lone` if it was sent alone.
+    pub fn complete_copy(&mut self, offset: i64, target: Target, bytes: usize) -> Option<Lone> {
         self.on_their_way[target as usize] -= 1;
-        self.bytes_on_their_way = self.bytes_on_their_way.saturating_sub(bytes);
+        self.bytes_in_flight = self.bytes_in_flight.saturating_sub(bytes);
         self.congestion.came_back(offset);
         self.made_progress = true;
         let came_back = self.lone.filter(|lone| lone.offset == offset);
@@ -246,28 +246,28 @@ impl Partition {
         came_back
     }
 
-    /// The record whose copy is on its way by itself, if there is one, and where that goes.
+    /// Returns the offset and the target of the copy that is in flight alone, if there is one.
     #[must_use]
     pub fn lone_copy(&self) -> Option<(i64, Target)> {
         let offset = self.lone?.offset;
         TARGETS.into_iter().find(|to| self.first_copies[*to as usize] == Some(offset)).map(|target| (offset, target))
     }
 
-    /// The first copy to each target is tried alone, for the one to be found that may not go there.
+    /// Has the first copy to each target sent alone, to find the target that refuses copies.
     pub fn suspect_first_copies(&mut self) {
         for offset in self.first_copies.into_iter().flatten() {
             self.alone.entry(offset).or_insert(Alone::AsDecided);
         }
     }
 
-    /// The transaction that its copies were part of has ended, well or not.
+    /// Forgets the copies of a transaction that was committed or has failed.
     pub fn forget_copies(&mut self) {
         self.first_copies = [None; TARGETS.len()];
-        self.forget_what_is_on_its_way();
+        self.clear_in_flight();
         self.committed = self.acknowledged;
     }
 
-    /// A transaction that it had a part in has failed. `now_ms`: the broker's time.
+    /// Handles the failure of a transaction that the partition had a part in. `now_ms` is the broker's time.
     pub fn fail(&mut self, now_ms: i64) {
         let due = self.due(now_ms, true).max(self.undone.due);
         self.undone = Undone { due, unacknowledged: self.unacknowledged() };
@@ -275,21 +275,22 @@ impl Partition {
         self.step(Step::Fail);
     }
 
-    /// What is on its way is not told of any more.
+    /// Gives up copies whose results will not be reported. Their records are read again.
     pub fn give_up_copies(&mut self) {
-        self.forget_what_is_on_its_way();
+        self.clear_in_flight();
         self.step(Step::ReadAgain);
     }
 
-    fn forget_what_is_on_its_way(&mut self) {
+    fn clear_in_flight(&mut self) {
         self.on_their_way = [0; TARGETS.len()];
-        self.bytes_on_their_way = 0;
+        self.bytes_in_flight = 0;
         self.congestion.forget();
         self.lone = None;
     }
 }
 
-/// What was left to do when a transaction failed: until a copy is acknowledged, or the partition is read again and nothing is due.
+/// What was left to do when a transaction failed. It counts until a copy is acknowledged, or the partition is read again and has
+/// no record that is due.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Undone {
     /// See `Partition::due`.
@@ -298,39 +299,39 @@ pub struct Undone {
     pub unacknowledged: [bool; TARGETS.len()],
 }
 
-/// Why a partition is read no further.
+/// Why a partition is paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// Too much is held.
+    /// It holds too much.
     HeldBack,
-    /// Its state, or it has just been placed anew.
+    /// Its state takes in no records, or it has just been placed again.
     NotServed,
 }
 
-/// A record whose copy went by itself.
+/// A record whose copy is sent alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lone {
-    /// Of the record.
+    /// The offset of the record.
     pub offset: i64,
-    /// As how much of a dead letter it goes next if it is refused; `None`: nothing is left to try.
+    /// How much of the record the next dead letter keeps if Kafka refuses this copy; `None` if nothing is left to try.
     pub next: Option<Extent>,
 }
 
-/// As what a record goes by itself.
+/// What is sent of a record that goes alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alone {
-    /// It may be that only its neighbours were refused.
+    /// The copy that was decided on, because Kafka may have refused only the other records of its batch.
     AsDecided,
-    /// Kafka takes no copy of it where it should go.
+    /// A dead letter, because Kafka refuses the copy that was decided on.
     AsDeadLetter(Extent, Refused),
 }
 
-/// Why Kafka takes no copy of a record.
+/// Why Kafka refuses the copy of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// See `outcomes`.
+    /// Kafka reports that the record or its batch is too large.
     TooLarge,
-    /// The same.
+    /// Kafka reports `INVALID_RECORD`.
     Invalid,
 }
 
@@ -347,7 +348,7 @@ mod tests {
         taken
     }
 
-    /// It has the record at offset 0.
+    /// A partition that holds the record at offset 0.
     fn partition_with_a_record() -> Partition {
         let mut partition = partition();
         partition.step(Step::Place);

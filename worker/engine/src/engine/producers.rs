@@ -1,4 +1,4 @@
-//! The clients that copies go through.
+//! The producers of copies.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,17 +9,17 @@ use std::thread;
 use super::ending::end;
 use super::happening::Happening;
 use super::topic::{Names, Target, OWN_TARGETS};
-use super::LOOK_MS;
+use super::METADATA_TIMEOUT_MS;
 use crate::kafka::{Client, Copy, CopyHeaders, Error, Event, Kind, Load, TopicHandle};
 use crate::writing::HeaderSink;
 
-/// A client and its topics.
+/// A client and the topics that it produces to.
 pub struct Producer {
-    /// By delayed topic and target; they go before the client.
+    /// By delayed topic and target. They are dropped before the client.
     handles: Vec<TopicHandle>,
-    /// Of other ready topics, from the first copy on.
+    /// Other ready topics, each from its first copy on.
     others: RefCell<HashMap<String, TopicHandle>>,
-    /// The client.
+    /// The client of Kafka.
     pub client: Arc<Client>,
 }
 
@@ -30,7 +30,7 @@ impl Producer {
         Ok(made)
     }
 
-    /// It is given no more copies, and nobody wants to know what becomes of those that it has.
+    /// Ends the producer, and discards the copies that it has and their results.
     pub fn end(self) {
         self.client.purge();
         let Producer { handles, others, client } = self;
@@ -56,18 +56,18 @@ pub enum To<'a> {
     Other(&'a str),
 }
 
-/// Where copies go. Outcomes come by other ways.
+/// What queues copies. It does not report their results.
 pub trait Output {
-    /// Of a copy.
+    /// The headers of a copy.
     type Headers: HeaderSink;
 
-    /// For a copy with so many, or a few more.
+    /// Creates headers with room for `count`, which may grow.
     fn headers(&self, count: usize) -> Self::Headers;
 
-    /// Queues a copy: how many bytes it has with its headers.
+    /// Queues a copy. Returns how many bytes it has, including its headers.
     ///
     /// # Errors
-    /// `code::QUEUE_FULL`; or it can't be queued at all.
+    /// `code::QUEUE_FULL` if there is no room now; any other code if it cannot be queued at all.
     fn produce(&self, to: To<'_>, copy: Copy<'_, Self::Headers>) -> Result<usize, Error>;
 }
 
@@ -93,49 +93,48 @@ impl Output for Producer {
     }
 }
 
-/// With each batch that Kafka refuses librdkafka counts up the producer's epoch, and after 32,767 comes 0, with the same producer id
-/// (2.16, `rd_kafka_pid_bump`). Kafka refuses what comes with a lower epoch than it has seen, and takes what comes with one that it
-/// has seen for a repetition, which it doesn't write: so there is a new producer long before.
+/// After this many refused batches, a producer is replaced. librdkafka increments the producer's epoch with each refused batch, and
+/// continues after 32,767 at 0 with the same producer id (2.16, `rd_kafka_pid_bump`). Kafka refuses a copy whose epoch is lower than
+/// one that it has seen. It takes a copy with an epoch that it has seen for a repetition, and does not write it.
 const MOST_REFUSED: u32 = 10_000;
 
 struct Made {
     compression: String,
-    /// One record a request and partition.
+    /// Whether it sends each record in a batch of its own.
     alone: bool,
-    /// It is given no more copies, and ends when it has told what has become of those that it was given.
+    /// Whether it is given no more copies. It ends when it has reported the results of those that it has.
     retired: bool,
     producer: Producer,
 }
 
-/// All of them.
+/// The producers for `AtLeastOnce`, and the settings of all producers.
 pub struct Producers {
     load: Load,
-    /// librdkafka's, but for the compression.
+    /// librdkafka's properties, without the compression.
     properties: Vec<(String, String)>,
     names: Vec<Names>,
-    /// Copies go through the producer of their topic's compression, those that have to go alone through one that sends each
-    /// record by itself.
+    /// One for each compression, and one more for each compression for the copies that have to be sent alone.
     made: Vec<Made>,
 }
 
 impl Producers {
-    /// None is made yet.
+    /// No producer is created yet.
     #[must_use]
     pub fn new(load: Load, properties: Vec<(String, String)>) -> Self {
         Producers { load, properties, names: Vec::new(), made: Vec::new() }
     }
 
-    /// One more delayed topic, of all producers that there are and will be.
+    /// Adds the topics of a delayed topic to all present and future producers.
     ///
     /// # Errors
-    /// No topics can have these names.
+    /// A name is not valid for a topic.
     pub fn add_topic(&mut self, names: &Names) -> Result<(), String> {
         self.made.iter_mut().try_for_each(|made| made.producer.add_topic(names))?;
         self.names.push(names.clone());
         Ok(())
     }
 
-    /// Makes the one for this use, if it isn't there; false: it can't be made, and a happening says why.
+    /// Creates the producer for this use, if there is none. Returns false if it cannot be created; a happening then says why.
     pub fn prepare(
         &mut self,
         compression: &str,
@@ -158,10 +157,10 @@ impl Producers {
         }
     }
 
-    /// One that the caller keeps.
+    /// Creates a producer that belongs to the caller.
     ///
     /// # Errors
-    /// It can't be made with these settings.
+    /// librdkafka does not accept the settings or the names of the topics.
     pub fn new_producer(&self, compression: &str, alone: bool, wake: BorrowedFd<'_>) -> Result<Producer, String> {
         let mut properties = self.properties.clone();
         properties.push(("compression.type".into(), compression.into()));
@@ -170,11 +169,12 @@ impl Producers {
         }
         let client = Arc::new(Client::new(self.load, Kind::Producer, &properties, wake)?);
         let producer = Producer::new(client, &self.names)?;
-        hurry(Arc::clone(&producer.client)); // not before it knows its topics: without any, it would ask for all that there are
+        // not before it has its topics: a producer without topics would request the metadata of all topics in Kafka
+        request_id_early(Arc::clone(&producer.client));
         Ok(producer)
     }
 
-    /// The one for this use, if it was made.
+    /// Returns the producer for this use, if it was created.
     #[must_use]
     pub fn get(&self, compression: &str, alone: bool) -> Option<&Producer> {
         let is_it = |made: &&Made| made.alone == alone && made.compression == compression && !made.retired;
@@ -182,18 +182,18 @@ impl Producers {
         made.map(|made| &made.producer)
     }
 
-    /// What the clients tell, until none has anything to tell.
+    /// Takes the events of all producers, until none has another.
     pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
         self.iter().flat_map(|producer| std::iter::from_fn(|| producer.client.poll()))
     }
 
-    /// Those that were made.
+    /// All producers, including those that are given no more copies.
     pub fn iter(&self) -> impl Iterator<Item = &Producer> + '_ {
         self.made.iter().map(|made| &made.producer)
     }
 
-    /// The next copies go through new ones instead of those to which Kafka has refused much; true: there are such, and what these
-    /// have on its way must not be overtaken.
+    /// Retires the producers that have had too many batches refused, so that the next copies go through new ones. Returns whether it
+    /// retired any. If so, no copy may overtake those that the retired producers have in flight.
     pub fn retire_refused(&mut self) -> bool {
         let (ended, made): (Vec<Made>, Vec<Made>) =
             self.made.drain(..).partition(|made| made.retired && made.producer.client.outstanding() == 0);
@@ -209,14 +209,15 @@ impl Producers {
         retires
     }
 
-    /// Gives up all that is on its way. Their last events, and the producers, which end after these.
+    /// Gives up all copies in flight. Returns the last events of the producers, and the producers. The caller handles the events
+    /// before it ends the producers.
     pub fn replace(&mut self) -> (Vec<Event>, Vec<Producer>) {
         let made: Vec<Producer> = self.made.drain(..).map(|made| made.producer).collect();
         let mut last = Vec::new();
         for producer in &made {
             producer.client.purge();
             let deadline = super::clock::boot_ns() + 1_000_000_000;
-            // what is purged is told a moment later
+            // the client reports purged copies a moment later
             while producer.client.outstanding() > 0 && super::clock::boot_ns() < deadline {
                 last.extend(producer.client.wait(100));
             }
@@ -226,12 +227,13 @@ impl Producers {
     }
 }
 
-/// Has a new producer get its id at once. It asks for one when a broker has told it topics, or else each half second, and only a broker
-/// that it stays connected to: with the first that it is told it leaves the one that told it (2.16, `rd_kafka_idemp_pid_fsm`).
-fn hurry(client: Arc<Client>) {
+/// Has a new producer request its producer id at once. It requests one when it has received metadata, or else every half second, and
+/// only from a broker that it stays connected to. The first metadata comes from the bootstrap connection, which it then closes, so it
+/// needs metadata twice (2.16, `rd_kafka_idemp_pid_fsm`).
+fn request_id_early(client: Arc<Client>) {
     thread::spawn(move || {
         for _ in 0..2 {
-            let _ = client.look_at_topics(LOOK_MS); // else it has its id later
+            let _ = client.look_at_topics(METADATA_TIMEOUT_MS); // if this fails, the producer gets its id later
         }
     });
 }

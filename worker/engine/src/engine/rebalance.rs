@@ -1,4 +1,4 @@
-//! Partitions come and go. Nothing here waits: what has to be settled before a partition goes is settled by the turns.
+//! Takes over and gives up partitions, joins and leaves the group. No call waits: turns settle what has to be settled before.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -10,52 +10,52 @@ use super::ending::end;
 use super::happening::Happening;
 use super::partition::{Partition, Pause};
 use super::state::{State, Step};
-use super::{boot_ns, Engine, LOOK_MS};
+use super::{boot_ns, Engine, METADATA_TIMEOUT_MS};
 use crate::kafka::{code, Client, Error, Offset};
 
-/// For copies to be acknowledged and offsets committed, before partitions are given up all the same.
+/// How long revoked partitions may wait until their copies are acknowledged and committed. After that, they are given up anyway.
 const REVOKE_NS: i64 = 4_000_000_000;
 
-/// The same before the group is left. A member that has joined again keeps what it has with a cooperative assignor, but Kafka
-/// answers no commit of it before all have joined, and waits for the session of one that has ended (10 s).
+/// The same before the worker leaves the group. With a cooperative assignor, a member that joins again keeps its partitions, but Kafka
+/// answers its commits only when all members have joined, and waits up to 10 s for the session of a member that has ended.
 const LEAVE_NS: i64 = 14_000_000_000;
-/// For a client to end that has been given up, as it does at once unless it waits for Kafka.
+/// How long the engine waits for a client to end. A client ends at once, unless it waits for Kafka.
 const END: Duration = Duration::from_secs(1);
 
-/// Partitions that are to be given up.
+/// Partitions that have to be given up.
 pub struct Revoking {
     deadline_ns: i64,
     partitions: Vec<Offset>,
 }
 
 impl Revoking {
-    fn is_too_long(&self) -> bool {
+    fn has_timed_out(&self) -> bool {
         boot_ns() >= self.deadline_ns
     }
 }
 
-/// Topics that are to be read instead of those before, once all that was sent of these partitions is settled, and the client
-/// knows how many partitions the topics have.
+/// A new subscription, which takes effect when the copies of these partitions are settled, and the client knows how many partitions
+/// the topics have.
 pub struct Subscribing {
     topics: Vec<String>,
     settling: Revoking,
-    known: Arc<AtomicBool>,
+    counts_known: Arc<AtomicBool>,
 }
 
-/// How far a group is left.
+/// How far the worker has come in leaving the group.
 pub enum Leaving {
-    /// What was sent is settled first.
+    /// The copies in flight are settled first.
     Settling { settling: Revoking, for_good: bool },
-    /// Kafka is told, and then the client is closed.
+    /// The client unsubscribes, which makes Kafka remove a static member at once. It is closed when it is no longer a member.
     Unsubscribing,
-    /// The client is closed.
+    /// The client closes.
     Closing,
 }
 
 impl Engine {
     pub(super) fn assigned(&mut self, partitions: &[Offset]) {
-        // Where it sees that a topic has grown while partitions are still to be given up, the client joins again and doesn't wait
-        // for that (2.16, `rd_kafka_cgrp_revoke_all_rejoin`). Given up later on, the new ones would go with them.
+        // If the client sees that a topic has grown while partitions have to be given up, it joins again without waiting for that
+        // (2.16, `rd_kafka_cgrp_revoke_all_rejoin`). If the old partitions were given up later, the new ones would go with them.
         self.give_up_revoked();
         for place in partitions {
             let Some(topic) = self.by_topic.get(&place.topic).copied() else { continue };
@@ -63,16 +63,17 @@ impl Engine {
             let partition = Partition::new(self.identities, topic, place.topic.clone(), place.partition);
             self.slots.add(partition);
         }
-        self.subscribe_anew();
+        self.resubscribe_after_assignment();
         let generation = self.consumer.as_ref().map_or(-1, |consumer| consumer.membership().generation());
         self.happenings.push(Happening::Assigned { partitions: names(partitions), generation });
     }
 
-    /// Takes over what `Happening::Assigned` told, at these offsets, below 0 where none is known. Nothing is read before `begin`.
+    /// Takes over the partitions that `Happening::Assigned` reported, at these offsets. An offset below 0 means that none is known.
+    /// Nothing is read before `begin`.
     pub fn assign(&mut self, partitions: &[Offset]) {
         let Some(consumer) = &self.consumer else { return };
-        // Never at a logical offset: the client asks Kafka for it, and when the partition is placed before the answer, asks again
-        // and goes on there (2.16). What comes from 0 is not taken in.
+        // Never at a logical offset: the client would ask Kafka for it, and if the partition were placed before the answer came,
+        // would ask again and read on from there (2.16). The engine ignores records that the client reads from 0.
         let places: Vec<Offset> = partitions.iter().map(|p| Offset { offset: p.offset.max(0), ..p.clone() }).collect();
         let taken = if consumer.is_eager() { consumer.assign(Some(&places)) } else { consumer.assign_more(&places) };
         if let Err(error) = taken {
@@ -90,7 +91,8 @@ impl Engine {
         self.fetch_at_once();
     }
 
-    /// Once the client has ended the pause of a cooperative rebalance. One that is closing has perhaps ended, and answers nothing.
+    /// Has the client fetch at once when it has ended the pause of a cooperative rebalance. Does nothing while the worker leaves the
+    /// group, because a client that closes may have ended already.
     fn fetch_at_once(&self) {
         let served: Vec<Offset> = self.slots.iter().map(|(_, partition)| partition.offset(0)).collect();
         if let (Some(consumer), None, false) = (&self.consumer, &self.leaving, served.is_empty()) {
@@ -98,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// A partition that was assigned and taken over is served from now on, if it may begin.
+    /// Begins to serve a partition that was assigned and taken over. Does nothing if it may not begin in its state.
     pub fn begin(&mut self, at: Beginning) {
         let Some(slot) = self.slots.find(&at.topic, at.partition) else { return };
         let now_ms = self.clock.estimate_ms();
@@ -117,23 +119,23 @@ impl Engine {
         }
     }
 
-    /// A partition stands still from now on, once what is on its way is known.
+    /// Stops a partition. Nothing more is sent from it, and it stands still when its copies in flight are acknowledged or refused.
     pub fn stop(&mut self, topic: &str, partition: i32) {
         self.step(topic, partition, Step::Stop);
     }
 
-    /// A partition that stands still is served again.
+    /// Serves a stopped partition again.
     pub fn go_on(&mut self, topic: &str, partition: i32) {
         self.step(topic, partition, Step::GoOn);
     }
 
-    /// What is known of a partition is not true any more: its topic was made again, or Kafka alone knows what is committed. It
-    /// waits for another `begin`, and what is on its way then finishes nothing of what comes. If it has a part in a transaction that
-    /// isn't decided, nobody can know yet where that is: `Happening::CommitUnknown` tells when.
+    /// Discards the window of a partition whose topic was created again, or of which only Kafka knows what is committed. The partition
+    /// waits for another `begin`, and copies that are in flight finish no offset of its new window. If it has copies in the current
+    /// transaction, the committed offset is not known yet, and `Happening::CommitUnknown` reports when it can be requested.
     pub fn forget(&mut self, topic: &str, partition: i32) {
         let found = self.slots.find(topic, partition);
         if found.is_some_and(|slot| self.transactions.as_ref().is_some_and(|t| t.touches(slot))) {
-            // else its copies would become visible, and what they finish would not be committed with them
+            // otherwise its copies would become visible without the commit of the offsets that they finish
             self.roll_back(&Error::local(code::PURGE_QUEUE, "a partition has to be looked at again"));
         }
         let former = self.slots.find(topic, partition).and_then(|slot| self.slots.get(slot));
@@ -169,12 +171,12 @@ impl Engine {
         self.give_up_revoked();
         let mut revoking = self.begin_revoking(partitions.to_vec());
         if matches!(self.leaving, Some(Leaving::Unsubscribing | Leaving::Closing)) {
-            revoking.deadline_ns = 0; // they were waited for before
+            revoking.deadline_ns = 0; // `leave` has already waited for their copies
         }
         self.revoking = Some(revoking);
     }
 
-    /// Nothing more is sent of these partitions, and what was sent is committed.
+    /// Stops sending from these partitions, so that their copies can be acknowledged and committed.
     fn begin_revoking(&mut self, partitions: Vec<Offset>) -> Revoking {
         for place in &partitions {
             self.step(&place.topic, place.partition, Step::Revoke);
@@ -182,56 +184,59 @@ impl Engine {
         Revoking { deadline_ns: boot_ns() + REVOKE_NS, partitions }
     }
 
-    /// Gives partitions up that were revoked, once they are settled and committed, or it takes too long.
+    /// Gives up revoked partitions when they are settled and committed, or when that takes too long.
     pub(super) fn revoke(&mut self) {
         let Some(revoking) = &self.revoking else { return };
-        if self.is_over(revoking) {
+        if self.is_settled_or_timed_out(revoking) {
             self.give_up_revoked();
         }
     }
 
-    /// Where a protocol has all partitions given up for another subscription, the client joins again without waiting for that
-    /// (2.16, `rd_kafka_cgrp_subscribe`): copies that are on their way then come twice. So they are waited for before.
+    /// Changes the subscription when copies in flight are settled. If the protocol revokes all partitions for a new subscription, the
+    /// client joins again without waiting for them to be given up (2.16, `rd_kafka_cgrp_subscribe`), and copies that are in flight
+    /// would come out twice.
     ///
-    /// `grown`: topics that have more partitions than the client knows. It sees that by itself within five minutes, each member in
-    /// its own time, and joins again, without waiting either where partitions are to be given up just then
+    /// `grown` are topics that have more partitions than the client knows. By itself, the client of each member would see that at some
+    /// time within five minutes and join again. It would not wait either if partitions had to be given up at that moment
     /// (`rd_kafka_cgrp_revoke_all_rejoin`).
     pub(super) fn settle_and_subscribe(&mut self, topics: &[String], grown: &[String]) {
         let Some(consumer) = &self.consumer else { return };
-        let known = self.look_at(Arc::clone(consumer), grown);
+        let counts_known = self.refresh_partition_counts(Arc::clone(consumer), grown);
         let is_eager = consumer.is_eager();
         let all = self.slots.iter().filter(|_| is_eager);
         let partitions = all.map(|(_, partition)| partition.offset(0)).collect();
         let settling = self.begin_revoking(partitions);
-        self.subscribing = Some(Subscribing { topics: topics.to_vec(), settling, known });
+        self.subscribing = Some(Subscribing { topics: topics.to_vec(), settling, counts_known });
     }
 
-    /// Has the client ask Kafka about topics, on a thread of its own; true when it knows, or there was no answer.
-    fn look_at(&self, consumer: Arc<Client>, topics: &[String]) -> Arc<AtomicBool> {
-        let known = Arc::new(AtomicBool::new(topics.is_empty()));
+    /// Has the client request the metadata of topics, in a thread of its own. The result becomes true when Kafka has answered for all
+    /// topics, or has not answered in time.
+    fn refresh_partition_counts(&self, consumer: Arc<Client>, topics: &[String]) -> Arc<AtomicBool> {
+        let counts_known = Arc::new(AtomicBool::new(topics.is_empty()));
         if let (false, Ok(wake)) = (topics.is_empty(), self.wake.try_clone()) {
-            let (told, topics) = (Arc::clone(&known), topics.to_vec());
+            let (done, topics) = (Arc::clone(&counts_known), topics.to_vec());
             thread::spawn(move || {
                 for topic in topics {
-                    let _ = consumer.look_at_topic(&topic, LOOK_MS); // it will see it by itself
+                    let _ = consumer.look_at_topic(&topic, METADATA_TIMEOUT_MS);
+                    // if this fails, the client sees it by itself later
                 }
-                told.store(true, Ordering::Release);
+                done.store(true, Ordering::Release);
                 let _ = rustix::io::write(&wake, &1u64.to_ne_bytes());
             });
         }
-        known
+        counts_known
     }
 
-    /// Subscribes to other topics, once all is settled and known, or it takes too long. Not while partitions go: the client would
-    /// do it when others have come.
+    /// Makes the new subscription when all is settled and known, or when that takes too long. It waits while partitions are given up,
+    /// because the client would then subscribe only after other partitions have been assigned.
     pub(super) fn subscribe_settled(&mut self) {
-        let Some(Subscribing { settling, known, .. }) = &self.subscribing else { return };
+        let Some(Subscribing { settling, counts_known, .. }) = &self.subscribing else { return };
         let is_gone = |place: &Offset| self.slots.find(&place.topic, place.partition).is_none();
         if self.revoking.is_some() || settling.partitions.iter().any(is_gone) {
             return;
         }
-        let is_known = known.load(Ordering::Acquire) || settling.is_too_long();
-        if !is_known || !self.is_over(settling) {
+        let is_known = counts_known.load(Ordering::Acquire) || settling.has_timed_out();
+        if !is_known || !self.is_settled_or_timed_out(settling) {
             return;
         }
         let (Some(subscribing), Some(consumer)) = (self.subscribing.take(), &self.consumer) else { return };
@@ -241,9 +246,9 @@ impl Engine {
         self.subscribed = subscribing.topics;
     }
 
-    /// Partitions have come, while all were to be given up for another subscription. If only topics have grown, that is done with:
-    /// whoever assigns them asks Kafka how many there are.
-    fn subscribe_anew(&mut self) {
+    /// Starts a pending subscription again because partitions were assigned in the meantime. If topics have only grown, it is done: the
+    /// assignor has requested the number of their partitions from Kafka.
+    fn resubscribe_after_assignment(&mut self) {
         if !self.consumer.as_ref().is_some_and(|consumer| consumer.is_eager()) {
             return;
         }
@@ -254,12 +259,12 @@ impl Engine {
         }
     }
 
-    /// Whether what was sent is settled, or it takes too long.
-    fn is_over(&self, settling: &Revoking) -> bool {
-        settling.is_too_long() || self.are_settled(&settling.partitions)
+    /// Whether the copies of the partitions are settled, or that takes too long.
+    fn is_settled_or_timed_out(&self, settling: &Revoking) -> bool {
+        settling.has_timed_out() || self.are_settled(&settling.partitions)
     }
 
-    /// Whether all that was sent of them is acknowledged and committed.
+    /// Whether all copies of these partitions are acknowledged and committed.
     fn are_settled(&self, partitions: &[Offset]) -> bool {
         partitions.iter().all(|place| match self.slots.find(&place.topic, place.partition) {
             Some(slot) => {
@@ -270,11 +275,11 @@ impl Engine {
         })
     }
 
-    /// Gives up what was revoked, if there is such, settled or not.
+    /// Gives up the revoked partitions, if there are any, whether they are settled or not.
     fn give_up_revoked(&mut self) {
         let Some(Revoking { partitions, .. }) = self.revoking.take() else { return };
         let in_flight = self.slots.uncommitted(&partitions);
-        // what is on its way must not arrive when somebody else has sent it again
+        // copies in flight must not arrive after another worker has sent their records again
         let open = |place: &Offset| {
             let slot = self.slots.find(&place.topic, place.partition);
             slot.and_then(|slot| self.slots.get(slot)).is_some_and(|partition| partition.in_flight() > 0)
@@ -283,14 +288,14 @@ impl Engine {
             self.replace_producers();
         }
         if !self.are_settled(&partitions) {
-            let told =
+            let text =
                 "the worker gives up revoked partitions before all of their copies are acknowledged and committed";
-            self.happenings.push(Happening::log(told.to_owned()));
+            self.happenings.push(Happening::log(text.to_owned()));
         }
         self.give_up(&partitions, false, in_flight);
     }
 
-    /// `in_flight`: of each, before producers were replaced for it.
+    /// Gives up partitions. `in_flight` is the number of uncommitted copies of each, from before their producers were replaced.
     fn give_up(&mut self, partitions: &[Offset], lost: bool, in_flight: Vec<u64>) {
         let undecided = |place: &Offset| {
             let slot = self.slots.find(&place.topic, place.partition);
@@ -316,7 +321,7 @@ impl Engine {
         self.happenings.push(Happening::Revoked { partitions: names(partitions), lost, delayed, in_flight });
     }
 
-    /// The consumer is given up, and all partitions with it, as lost.
+    /// Gives up the consumer at once, and reports all partitions as lost.
     pub fn leave_at_once(&mut self) {
         let partitions: Vec<Offset> = self.slots.iter().map(|(_, partition)| partition.offset(0)).collect();
         let in_flight = self.slots.uncommitted(&partitions);
@@ -327,15 +332,15 @@ impl Engine {
         self.leaving = None;
         self.commits.forget_client();
         if let Some(consumer) = self.consumer.take() {
-            let _ = end(consumer).recv_timeout(END); // it may take longer, which nobody waits for
+            let _ = end(consumer).recv_timeout(END); // a client that takes longer ends in its own thread
         }
     }
 
-    /// Begins to leave the group in peace; `is_left` says when it is done, by turns. A static member keeps its partitions until its
-    /// session ends, unless it leaves `for_good`.
+    /// Begins to leave the group gracefully. The next turns do it, and `is_left` says when it is done. A static member keeps its
+    /// partitions until its session ends, unless it leaves `for_good`.
     ///
-    /// A client that is closed while partitions are to be given up doesn't wait for that (2.16, `rd_kafka_cgrp_unsubscribe`), and
-    /// that they are to be may not have been told yet. So all is settled before.
+    /// A client that is closed while partitions have to be given up does not wait for that (2.16, `rd_kafka_cgrp_unsubscribe`), and it
+    /// may not have reported yet that they have to be. All copies are therefore settled before the client is closed.
     pub fn leave(&mut self, for_good: bool) {
         self.subscribing = None;
         let partitions = self.slots.iter().map(|(_, partition)| partition.offset(0)).collect();
@@ -344,21 +349,21 @@ impl Engine {
         self.leaving = Some(Leaving::Settling { settling, for_good });
     }
 
-    /// Leaves the group once all is settled, or it takes too long.
+    /// Leaves the group when all copies are settled, or when that takes too long.
     pub(super) fn leave_settled(&mut self) {
         let Some(consumer) = &self.consumer else { return };
         match &self.leaving {
             None | Some(Leaving::Closing) => {}
             Some(Leaving::Settling { settling, for_good }) => {
-                if self.revoking.is_some() || !self.is_over(settling) {
+                if self.revoking.is_some() || !self.is_settled_or_timed_out(settling) {
                     return;
                 }
-                // A client that closes tells Kafka nothing of a static member; one that unsubscribes does.
-                let tells = *for_good && consumer.subscribe(&[]).is_ok();
-                if !tells {
+                // A client that closes does not report to Kafka that a static member leaves; one that unsubscribes does.
+                let unsubscribes = *for_good && consumer.subscribe(&[]).is_ok();
+                if !unsubscribes {
                     consumer.close();
                 }
-                self.leaving = Some(if tells { Leaving::Unsubscribing } else { Leaving::Closing });
+                self.leaving = Some(if unsubscribes { Leaving::Unsubscribing } else { Leaving::Closing });
             }
             Some(Leaving::Unsubscribing) if consumer.membership().is_member() => {}
             Some(Leaving::Unsubscribing) => {
@@ -368,7 +373,7 @@ impl Engine {
         }
     }
 
-    /// Whether it has left.
+    /// Whether the worker has left the group.
     #[must_use]
     pub fn is_left(&self) -> bool {
         self.consumer.as_ref().map_or(true, |consumer| consumer.is_closed())

@@ -1,26 +1,27 @@
-//! Commits of what is committed already.
+//! Repeats commits whose offsets have not changed.
 //!
-//! Kafka forgets an offset that was not committed for `offsets.retention.minutes`, seven days unless set. The newer protocol asks only
-//! whether the group has members just then: a quiet partition would lose its offset in the moment in which a worker is replaced.
+//! Kafka removes an offset that was not committed for `offsets.retention.minutes`, which is seven days by default. With the newer
+//! protocol it only checks whether the group has members at that moment, so a quiet partition would lose its offset when a worker is
+//! replaced.
 
 use super::boot_ns;
 use super::partition::Partition;
 use super::slots::Slots;
 use super::state::State;
 
-/// From the beginning of a partition: in a rebalance there are other things to commit.
+/// How long after its beginning a partition is first committed again. During a rebalance, other commits come first.
 const SOON_NS: i64 = 5_000_000_000;
-/// With one commit.
+/// The most partitions that one commit repeats.
 const MOST_AT_ONCE: usize = 20;
 
 impl Partition {
-    /// It has begun, and somebody else may have committed it long ago.
+    /// Schedules a commit of a partition that has begun, because another worker may have committed it long ago.
     pub(super) fn renew_soon(&mut self) {
         self.renew_at_ns = boot_ns() + SOON_NS;
     }
 
-    /// There is nothing to commit of it but the same once more. One that Kafka has refused is tried again anyway, and of one that
-    /// can't be read Kafka would refuse the commit, with those of all others.
+    /// Whether the partition has nothing new to commit, and its last commit has to be repeated. A refused commit is retried anyway.
+    /// Kafka would refuse the commit of a partition that cannot be read, and with it those of all others.
     pub(super) fn is_stale(&self, now_ns: i64) -> bool {
         now_ns >= self.renew_at_ns
             && !self.dirty
@@ -31,7 +32,7 @@ impl Partition {
 }
 
 impl Slots {
-    /// Some of those that are to be committed again.
+    /// Returns the first `MOST_AT_ONCE` partitions whose last commit has to be repeated.
     pub(super) fn stale(&self, now_ns: i64) -> impl Iterator<Item = (usize, &Partition)> {
         self.iter().filter(move |(_, partition)| partition.is_stale(now_ns)).take(MOST_AT_ONCE)
     }

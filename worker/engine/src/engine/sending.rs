@@ -1,4 +1,4 @@
-//! What becomes due is sent on, in the order of turns.
+//! Sends records that are due, in the order of their turns.
 
 use std::os::fd::AsFd;
 
@@ -8,15 +8,15 @@ use super::transactions::Transactions;
 use super::{boot_ns, Engine, NEAR_MS};
 use crate::release::LowerBoundMs;
 
-/// Whoever polled longer ago than this may not be a member any more.
-const POLLED_NS: i64 = 1_000_000_000;
-/// Memory of copies that are not acknowledged: of all partitions together, each having its equal share.
-const MOST_BYTES_ON_THEIR_WAY: usize = 32 << 20;
-/// However many partitions there are.
-const LEAST_BYTES_ON_THEIR_WAY: usize = 64 << 10;
+/// The engine sends nothing if it last polled longer ago than this, because it may no longer be a member of the group.
+const MAX_POLL_AGE_NS: i64 = 1_000_000_000;
+/// Bound of the bytes of copies that are not acknowledged, for all partitions together. Each has an equal share.
+const MAX_BYTES_IN_FLIGHT: usize = 32 << 20;
+/// The least share of a partition, however many partitions there are.
+const MIN_BYTES_IN_FLIGHT: usize = 64 << 10;
 
 impl Engine {
-    /// Sends what is due; false: it was nothing.
+    /// Sends records that are due. Returns whether there was anything to send.
     pub(super) fn send_due(&mut self) -> bool {
         if let Some(slot) = self.transactions.as_mut().and_then(Transactions::take_alone) {
             self.blocked.retain(|blocked| *blocked != slot);
@@ -27,15 +27,15 @@ impl Engine {
             self.register(slot);
         }
         let mut sent = false;
-        while self.may_send() && boot_ns() - self.polled_at_ns < POLLED_NS {
+        while self.may_send() && boot_ns() - self.polled_at_ns < MAX_POLL_AGE_NS {
             let Some(now) = self.clock.bound() else { break };
             let Some((turn_ms, slot)) = self.turns.pop(now.0) else { break };
             let Some(partition) = self.slots.get_mut(slot) else { continue };
             if partition.turn_ms != Some(turn_ms) {
-                continue; // since then it was registered with an earlier turn
+                continue; // the partition was since registered with an earlier turn
             }
             partition.turn_ms = None;
-            let (queued, goes) = self.work(slot, now);
+            let (queued, goes) = self.send_partition(slot, now);
             sent |= queued > 0;
             match goes {
                 Goes::On => self.register(slot),
@@ -43,7 +43,7 @@ impl Engine {
                 Goes::Refused => self.settling.push(slot),
             }
             if self.transactions.is_some() && self.slots.get(slot).is_some_and(|partition| partition.lone.is_some()) {
-                break; // whatever else went with it would share what becomes of it
+                break; // any other copy in this transaction would fail with this one
             }
         }
         if let Some(transactions) = self.transactions.as_mut().filter(|transactions| !sent && transactions.is_open()) {
@@ -52,10 +52,10 @@ impl Engine {
         sent
     }
 
-    /// The first record of a partition goes as the only one of its transaction.
+    /// Sends the first record of a partition as the only one of a transaction.
     fn send_alone(&mut self, slot: usize) {
         if let Some(now) = self.clock.bound() {
-            if self.work(slot, now).1 == Goes::Refused {
+            if self.send_partition(slot, now).1 == Goes::Refused {
                 self.settling.push(slot);
             }
         }
@@ -68,21 +68,21 @@ impl Engine {
         }
     }
 
-    /// In nanoseconds; very long if nothing waits.
+    /// Returns in how many nanoseconds the next turn of a partition comes; `i64::MAX` if there is none.
     pub(super) fn next_turn_in_ns(&mut self) -> i64 {
         const SOON_NS: i64 = 1_000_000;
-        // without a fresh bound: when it is time to ask for one
+        // without a fresh bound, the engine has to wake in time to measure the broker's time
         let near_ms = self.clock.estimate_ms().map(|now_ms| now_ms + NEAR_MS);
         let until_ms = self.clock.bound().map(|now| now.0).or(near_ms);
         match (self.turns.next_ms(), until_ms) {
             (None, _) if self.blocked.is_empty() => i64::MAX,
             (Some(turn_ms), Some(until_ms)) if turn_ms > until_ms => (turn_ms - until_ms).saturating_mul(1_000_000),
-            _ => SOON_NS, // the time, the fence or room is awaited
+            _ => SOON_NS, // the engine waits for the broker's time, the fence or room
         }
     }
 
-    /// Sends what of a partition has its turn: how many copies.
-    fn work(&mut self, slot: usize, now: LowerBoundMs) -> (u32, Goes) {
+    /// Sends the records of a partition whose turn has come. Returns how many copies were queued, and why it stopped.
+    fn send_partition(&mut self, slot: usize, now: LowerBoundMs) -> (u32, Goes) {
         let partitions = self.slots.len().max(1);
         let Some(partition) = self.slots.get_mut(slot) else { return (0, Goes::On) };
         let Topic { names, served, dead_letter_partitions, changes, tally, undecided } =
@@ -100,9 +100,9 @@ impl Engine {
             Some(transactions) => (transactions.producer(), transactions.producer()),
             None => (self.producers.get(compression, false), self.producers.get(compression, true)),
         };
-        partition.delayed.serve_from(now.0); // where the time was not known when it began
+        partition.delayed.serve_from(now.0); // has an effect only if the time was not known when the partition began
         let may_go_alone = self.transactions.as_ref().map_or(true, Transactions::may_go_alone);
-        let most_bytes = LEAST_BYTES_ON_THEIR_WAY.max(MOST_BYTES_ON_THEIR_WAY / partitions);
+        let most_bytes = MIN_BYTES_IN_FLIGHT.max(MAX_BYTES_IN_FLIGHT / partitions);
         let mut sending = Sending {
             slot,
             partition,
@@ -121,10 +121,10 @@ impl Engine {
             happenings: &mut self.happenings,
         };
         let (queued, goes) = sending.send();
-        // what waits on is not part of the transaction
+        // a record that goes on waiting is not part of the transaction
         tally.waited_for_target += std::mem::take(&mut undecided.waited_for_target);
         if goes == Goes::Unknown {
-            self.look_at_topics();
+            self.refresh_metadata();
         }
         if let Some(transactions) = &mut self.transactions {
             let is_lone = self.slots.get(slot).is_some_and(|partition| partition.lone.is_some());

@@ -1,4 +1,4 @@
-//! Partitions by a small number, with which their copies come back.
+//! Partitions by slot, a small number that identifies them in the results of their copies.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use super::partition::Partition;
 use super::topic::{Target, TARGETS};
 use crate::kafka::{self, Offset};
 
-/// What a number stands for.
+/// What a slot contains.
 #[allow(clippy::large_enum_variant)] // nearly all are partitions
 enum Slot {
     Free,
-    /// A partition that was given up, with copies that are still on their way: its number can't be another's yet.
+    /// A partition that was given up, with copies that are still in flight. No other partition can have its slot yet.
     Gone {
         in_flight: u32,
     },
@@ -23,7 +23,7 @@ pub struct Slots {
     all: Vec<Slot>,
     by_name: HashMap<(String, i32), usize>,
     by_place: HashMap<kafka::Place, usize>,
-    /// Records of a partition come in runs.
+    /// The partition of the last record, because records of a partition come in runs.
     last: Option<(kafka::Place, usize)>,
 }
 
@@ -31,26 +31,26 @@ const OFFSET_BITS: u32 = 46;
 const OFFSETS: u64 = 1 << OFFSET_BITS;
 const TARGET_BITS: u32 = 2;
 
-/// A copy that is on its way: of which record of which partition, and where to.
+/// Identifies a copy in flight: the record that it was made from, and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyOf {
-    /// The partition's number.
+    /// The slot of the record's partition.
     pub slot: usize,
-    /// Of the record.
+    /// The offset of the record.
     pub offset: i64,
-    /// Of the copy.
+    /// The target of the copy.
     pub target: Target,
 }
 
 impl CopyOf {
-    /// The number that the copy is produced with.
+    /// Encodes it as the number that the copy is produced with.
     #[must_use]
     pub fn number(self) -> u64 {
         let slot_and_target = ((self.slot as u64) << TARGET_BITS) | self.target as u64;
         (slot_and_target << OFFSET_BITS) | (self.offset.unsigned_abs() % OFFSETS)
     }
 
-    /// The contrary of `number`.
+    /// Decodes a `number`.
     #[must_use]
     pub fn of(number: u64) -> Self {
         let slot_and_target = number >> OFFSET_BITS;
@@ -63,7 +63,7 @@ impl CopyOf {
 }
 
 impl Slots {
-    /// Takes in a partition, instead of one of the same name.
+    /// Adds a partition, which replaces one with the same topic and number. Returns its slot.
     pub fn add(&mut self, partition: Partition) -> usize {
         let name = (partition.name.clone(), partition.number);
         if let Some(former) = self.by_name.get(&name).copied() {
@@ -78,7 +78,7 @@ impl Slots {
         slot
     }
 
-    /// Gives a partition up.
+    /// Removes a partition. Its slot stays in use while it has copies in flight.
     pub fn remove(&mut self, slot: usize) -> Option<Partition> {
         let in_flight = self.get(slot)?.in_flight();
         let left = if in_flight == 0 { Slot::Free } else { Slot::Gone { in_flight } };
@@ -89,13 +89,13 @@ impl Slots {
         Some(partition)
     }
 
-    /// Of each of these, see `Partition::uncommitted`.
+    /// Returns `Partition::uncommitted` of each of these partitions, or 0 if there is no such partition.
     pub fn uncommitted(&self, partitions: &[Offset]) -> Vec<u64> {
         let find = |place: &Offset| self.get(self.find(&place.topic, place.partition)?);
         partitions.iter().map(|place| find(place).map_or(0, Partition::uncommitted)).collect()
     }
 
-    /// A copy of a partition that was given up has come back.
+    /// Counts a copy of a removed partition as acknowledged or refused.
     pub fn forget_copy(&mut self, slot: usize) {
         if let Some(Slot::Gone { in_flight }) = self.all.get_mut(slot) {
             *in_flight -= 1;
@@ -105,7 +105,7 @@ impl Slots {
         }
     }
 
-    /// No copy of a partition that was given up comes back any more.
+    /// Frees the slots of all removed partitions, because the results of their copies will not be reported.
     pub fn forget_copies(&mut self) {
         for slot in &mut self.all {
             if matches!(slot, Slot::Gone { .. }) {
@@ -114,7 +114,7 @@ impl Slots {
         }
     }
 
-    /// The partition with this number.
+    /// The partition in this slot.
     #[must_use]
     pub fn get(&self, slot: usize) -> Option<&Partition> {
         match self.all.get(slot) {
@@ -123,7 +123,7 @@ impl Slots {
         }
     }
 
-    /// The partition with this number.
+    /// The partition in this slot.
     pub fn get_mut(&mut self, slot: usize) -> Option<&mut Partition> {
         match self.all.get_mut(slot) {
             Some(Slot::Live(partition)) => Some(partition),
@@ -131,14 +131,14 @@ impl Slots {
         }
     }
 
-    /// The number of a partition.
+    /// The slot of a partition.
     #[must_use]
     pub fn find(&self, topic: &str, partition: i32) -> Option<usize> {
         self.by_name.get(&(topic.to_owned(), partition)).copied()
     }
 
-    /// The number of the partition that a record came from.
-    pub fn of_record(&mut self, record: &kafka::Fetched) -> Option<usize> {
+    /// The slot of the partition that a record was read from.
+    pub fn find_by_record(&mut self, record: &kafka::Fetched) -> Option<usize> {
         let place = record.place();
         if let Some((last, slot)) = self.last {
             if last == place {
@@ -172,7 +172,7 @@ impl Slots {
         })
     }
 
-    /// How many there are.
+    /// The number of partitions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_name.len()

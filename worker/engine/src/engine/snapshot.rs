@@ -1,4 +1,4 @@
-//! What others get to see, twice a second.
+//! Snapshots of the engine's state, which the worker takes twice a second.
 
 use super::held::Held;
 use super::histogram::Histogram;
@@ -8,44 +8,44 @@ use super::topic::TARGETS;
 use super::{boot_ns, Engine};
 use crate::kafka::Error;
 
-/// A partition as it is now.
+/// The state of a partition at one moment.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Of the Kafka topic.
+    /// The name of the Kafka topic.
     pub topic: String,
-    /// In that topic.
+    /// The number of the partition in that topic.
     pub partition: i32,
     /// `unplaced`, `undecided`, `placed`, `serving`, `unreadable`, `settling`, `standing` or `leaving`.
     pub state: &'static str,
-    /// It is read no further, since too much is held.
+    /// Whether it is paused because it holds too much.
     pub held_back: bool,
-    /// Why what comes next could not be read.
+    /// Why the next record could not be read.
     pub read_error: Option<String>,
-    /// The offset that comes next.
+    /// The offset that is read next.
     pub position: i64,
-    /// The offset that would be committed.
+    /// The offset that would be committed now.
     pub lowest_unfinished: i64,
-    /// Where the partition ended when something was fetched last; negative while that isn't known.
+    /// The end of the partition at the last fetch; negative while it is not known.
     pub end: i64,
-    /// Records that are held.
+    /// How many records are held.
     pub waiting: usize,
-    /// Those of them that are due, and copies that are not acknowledged, or with transactions not committed; after a failed transaction
-    /// what was due when it failed, until the partition goes on.
+    /// How many of these are due, plus how many copies are not acknowledged, or not committed if copies are sent in transactions. After
+    /// a failed transaction, what was due when it failed counts, until a copy is acknowledged or no record is due.
     pub due: usize,
-    /// By how many milliseconds the append time of the record that comes next is ahead of the broker's time.
+    /// By how many milliseconds the append time of the record whose turn is next is ahead of the broker's time; 0 if it is not.
     pub ahead_ms: i64,
-    /// The targets of copies that are not acknowledged, in the order of `TARGETS`.
+    /// Which targets have copies that are not acknowledged, in the order of `TARGETS`.
     pub unacknowledged: [bool; TARGETS.len()],
-    /// For how long no copy of it has come back, though some are on their way.
+    /// For how long no copy has been acknowledged or refused although some are in flight.
     pub stuck_ns: i64,
-    /// Records that were due before it was served first after its assignment, and that have come out since.
+    /// How many released records were already due when the partition was first served after its assignment.
     pub delayed: u64,
-    /// There are no more of them.
+    /// Whether no more such records follow.
     pub caught_up: bool,
 }
 
 impl Engine {
-    /// All partitions.
+    /// Returns the state of each partition.
     pub fn look(&mut self) -> Vec<Seen> {
         let now_ns = boot_ns();
         let estimate_ms = self.clock.estimate_ms().unwrap_or(i64::MIN);
@@ -66,7 +66,7 @@ impl Engine {
                 partition.progress_at_ns = now_ns;
             }
             let ends = consumer.and_then(|consumer| consumer.known_ends(&partition.name, partition.number));
-            // it knows none after a placement that gives nothing
+            // the client knows no end after a placement until it has fetched something
             partition.end = ends.map(|(_, end)| end).filter(|end| *end >= 0).unwrap_or(partition.end);
             let at_end = partition.end >= 0 && partition.window.position() >= partition.end;
             let settled = partition.in_flight() == 0 && !partition.held.has_arrived();
@@ -92,18 +92,18 @@ impl Engine {
         self.slots.iter_mut().map(see).collect()
     }
 
-    /// Whether a restart would not repeat a record; `None`: the partition isn't this worker's.
+    /// Whether a record is finished, so that a restart would not repeat it; `None` if this worker does not have the partition.
     #[must_use]
     pub fn is_finished(&self, topic: &str, partition: i32, offset: i64) -> Option<bool> {
         let slot = self.slots.find(topic, partition)?;
         self.slots.get(slot).map(|partition| partition.window.is_finished(offset))
     }
 
-    /// What concerns all partitions.
-    pub fn state(&mut self) -> Whole {
+    /// Returns the state that does not belong to a single partition.
+    pub fn state(&mut self) -> EngineState {
         let time_known = self.clock.bound().is_some();
         let transactions = self.transactions.as_ref();
-        Whole {
+        EngineState {
             may_send: self.may_send(),
             problem: transactions.map_or_else(|| self.commits.problem.clone(), |t| t.problem.clone()),
             refused: transactions.and_then(|t| t.refused.clone()),
@@ -117,30 +117,31 @@ impl Engine {
     }
 }
 
-/// What concerns all partitions.
+/// The state of the engine that does not belong to a single partition.
 #[derive(Clone, Debug)]
-pub struct Whole {
-    /// The last commit was accepted lately, or a transaction is open.
+pub struct EngineState {
+    /// Whether copies may be sent: the last accepted commit is recent, or a transaction is open.
     pub may_send: bool,
     /// Why the last commit or transaction failed.
     pub problem: Option<String>,
-    /// What Kafka refuses to this worker for good, as far as anybody can know.
+    /// What Kafka refuses this worker, and will presumably go on refusing.
     pub refused: Option<String>,
-    /// How long commits, or the ends of transactions, took.
+    /// How long Kafka took to accept commits of offsets, or to commit transactions.
     pub commits: Histogram,
-    /// Commits or transactions.
+    /// How many commits or transactions failed.
     pub failed_commits: u64,
-    /// Memory of the records that are held.
+    /// The memory that held records take.
     pub held_bytes: usize,
-    /// The broker's time.
+    /// Whether the broker's time is known.
     pub time_known: bool,
-    /// Why the last probe of it failed.
+    /// Why the last clock probe failed.
     pub clock_problem: Option<Error>,
-    /// An estimate of it, in milliseconds since the epoch.
+    /// An estimate of the broker's time, in milliseconds since the epoch.
     pub now_ms: Option<i64>,
 }
 
-/// 0 if it isn't, or has arrived just now.
+/// By how many milliseconds the append time of the record whose turn is next is ahead of `now_ms`. It is 0 if no record waits, or
+/// if its turn has come.
 fn ahead_ms(held: &mut Held, now_ms: i64) -> i64 {
     if held.next_turn_at_ms().map_or(true, |turn_ms| turn_ms <= now_ms) || now_ms == i64::MIN {
         return 0;

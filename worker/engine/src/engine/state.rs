@@ -1,52 +1,52 @@
-//! What becomes of a partition from its assignment to its revocation. `docs/engine.md` has a drawing of it.
+//! The states of a partition, from its assignment to its revocation. `docs/engine.md` has a drawing of them.
 
-/// Where a partition stands. All that may be done with it follows from this.
+/// The state of a partition. It alone determines which operations are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Assigned, and Kafka's client is still to be told that it is taken. Where a former assignment of it began doesn't count.
+    /// The partition is assigned, but not yet in Kafka's client. It ignores where an earlier assignment of it began.
     Assigned,
-    /// It isn't known where it begins.
+    /// It is not known at which offset the partition begins.
     Unplaced,
-    /// The same, after a transaction that it had a part in has failed: what Kafka says is committed may change until the next
-    /// producer has begun.
+    /// As `Unplaced`, after the failure of a transaction that had copies of the partition. The committed offset that Kafka reports
+    /// may change until the next producer has begun.
     Undecided {
-        /// It has, and somebody was told. What was asked before that doesn't count: it waits for a `Forget`, and for what is
-        /// asked then.
+        /// Whether the next producer has begun, and the engine has reported that. An offset that was requested before does not
+        /// count. The partition waits for a `Forget`, and for an offset that is requested after it.
         told: bool,
     },
-    /// Kafka's client was told to read from the window's position. The first that comes, a record or the partition's end, has
-    /// to continue there: `gap` is what didn't, once, and it is believed the second time, since transaction marks and aborted
-    /// records leave gaps.
+    /// Kafka's client has to read from the window's position. What comes first, a record or the partition's end, has to be at
+    /// that position. If it is not, the partition is placed again, and the same gap is accepted the second time, because
+    /// transaction markers and aborted records leave gaps.
     Placed {
-        /// What came first after the last placement, if it was not at the position.
+        /// What came first after the previous placement, if it was not at the position.
         gap: Option<First>,
     },
-    /// Records are taken in and sent.
+    /// Records are read and sent.
     Serving,
-    /// What comes next could not be read. It is tried again, and nothing that comes after it is taken in; what is held is sent.
+    /// The client could not decode the next record, and tries again. The engine takes in nothing after it, and sends what it holds.
     Unreadable,
-    /// Nothing is taken in or sent any more until what is on its way is acknowledged or refused.
+    /// Nothing is read or sent until all copies in flight are acknowledged or refused.
     Settling(Then),
-    /// It stands still until somebody lets it go on.
+    /// The partition is stopped until `GoOn`.
     Standing,
-    /// It was revoked and nothing of it is on its way; its last commit is.
+    /// The partition was revoked and has no copies in flight. Its last commit may still be in flight.
     Leaving,
 }
 
 /// What comes first after a placement.
 ///
-/// The end of a partition and the record that is appended there next have the same offset. So the one doesn't confirm the other:
-/// both may have been on their way before the client was told where to read.
+/// The end of a partition and the record that is appended there next have the same offset. One does not confirm the other, because
+/// the client may have fetched both before the placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
     /// A record, at this offset.
     Record(i64),
-    /// The end: nothing lies below this offset that was not given.
+    /// The end: the client has delivered all records below this offset.
     End(i64),
 }
 
 impl First {
-    /// Where it is.
+    /// The offset of the record or the end.
     #[must_use]
     pub fn offset(self) -> i64 {
         match self {
@@ -55,53 +55,53 @@ impl First {
     }
 }
 
-/// What follows when nothing is on its way any more.
+/// What follows when no more copies are in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It is read again from the lowest unfinished offset.
+    /// The partition is read again from the lowest unfinished offset.
     ReadAgain,
-    /// It stands still.
+    /// The partition is stopped.
     Stand,
-    /// It is given up.
+    /// The partition is given up.
     Leave,
 }
 
 /// What happens to a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Kafka's client has been told that it is taken.
+    /// The partition is now assigned in Kafka's client.
     Take,
-    /// It is known where it begins, or begins again.
+    /// Kafka's client has to read from the window's position.
     Place,
-    /// What came first after a placement, and the window is at `position`.
+    /// The first event after a placement has come.
     FirstAt {
         /// See `First`.
         first: First,
-        /// Of the window.
+        /// The position of the window.
         position: i64,
     },
-    /// What comes next can't be decoded: Kafka's client has told so, and goes on with what comes after it.
+    /// Kafka's client has reported that it cannot decode the next record. It continues with the records after it.
     CannotRead,
-    /// Something was lost, or passed over, on the way from Kafka or to it.
+    /// Copies were refused or given up, or have to go through another producer. Their records have to be read again.
     ReadAgain,
-    /// It must not be served.
+    /// The partition must not be served.
     Stop,
-    /// It may be served again.
+    /// The partition may be served again.
     GoOn,
-    /// It goes to another worker.
+    /// The partition goes to another worker.
     Revoke,
-    /// Nothing of it is on its way.
+    /// The partition has no copies in flight.
     Settled,
-    /// What is known of it is not true any more: only Kafka knows what is committed.
+    /// The window is no longer valid, and only Kafka knows what is committed.
     Forget,
-    /// A transaction that it had a part in has failed.
+    /// A transaction that had copies of the partition has failed.
     Fail,
-    /// What Kafka says of that transaction can't change any more.
+    /// What Kafka reports as committed after such a failure can no longer change.
     Decide,
 }
 
 impl State {
-    /// The state after `step`. What can't happen changes nothing.
+    /// Returns the state after `step`. A step that is not possible in a state does not change it.
     #[must_use]
     pub fn after(self, step: Step) -> State {
         use State::{Assigned, Leaving, Placed, Serving, Settling, Standing, Undecided, Unplaced, Unreadable};
@@ -133,19 +133,19 @@ impl State {
         }
     }
 
-    /// Records that come are taken into the window.
+    /// Whether records that come are added to the window.
     #[must_use]
     pub fn takes_in(self) -> bool {
         matches!(self, State::Placed { .. } | State::Serving)
     }
 
-    /// What is held stays, and is sent when it is due.
+    /// Whether records are held, and sent when they are due.
     #[must_use]
     pub fn sends(self) -> bool {
         self.takes_in() || self == State::Unreadable
     }
 
-    /// It goes, whatever happens.
+    /// Whether the partition will leave this worker, whatever happens.
     #[must_use]
     pub fn leaves(self) -> bool {
         matches!(self, State::Leaving | State::Settling(Then::Leave))

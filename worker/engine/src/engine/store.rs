@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 
-use super::stored::{note, noted, size_of, write, Parts, Stored};
+use super::stored::{read_decision, size_of, write, write_decision, Parts, Stored};
 use crate::reading::Header;
 use crate::routing::Waiting;
 
-/// Taken by the first record, if it isn't larger.
+/// The size of the first chunk, unless the first record is larger.
 pub const LEAST_CHUNK_BYTES: usize = 4 << 10;
 const MOST_CHUNK_BYTES: usize = 64 << 10;
 
-/// Where a record is.
+/// The place of a record in a `Store`.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
     chunk: u32,
@@ -21,54 +21,54 @@ pub struct At {
 #[derive(Debug, Default)]
 pub struct Store {
     chunks: VecDeque<Chunk>,
-    /// Number of the first chunk; those that come later have the numbers after it.
+    /// The number of the first chunk. The chunks after it have consecutive numbers.
     first: u32,
-    /// Of all chunks.
+    /// The bytes of all chunks.
     allocated: usize,
-    /// Of the records that are there.
+    /// The bytes of the stored records.
     live: usize,
 }
 
 #[derive(Debug, Default)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Records.
+    /// How many records of this chunk have not been removed.
     live: u32,
 }
 
 impl Store {
-    /// Keeps a copy of a record.
+    /// Stores a copy of a record.
     pub fn add<'a, H: Iterator<Item = Header<'a>> + Clone>(&mut self, parts: &Parts<'a, H>) -> At {
         let size = size_of(parts);
-        let (at, bytes) = self.place_for(size);
+        let (at, bytes) = self.allocate(size);
         write(bytes, size, parts);
         at
     }
 
-    /// A record that is there.
+    /// Returns a stored record.
     #[must_use]
     pub fn get(&self, at: At) -> Stored<'_> {
-        Stored::of(&self.chunks[self.place(at)].bytes[at.start as usize..])
+        Stored::of(&self.chunks[self.chunk_index(at)].bytes[at.start as usize..])
     }
 
-    /// Notes what was decided of a record that waits, but for its turn.
+    /// Stores what was decided about a record that waits, except its turn.
     pub fn note(&mut self, at: At, waiting: Waiting) {
-        let place = self.place(at);
-        note(&mut self.chunks[place].bytes[at.start as usize..], waiting);
+        let index = self.chunk_index(at);
+        write_decision(&mut self.chunks[index].bytes[at.start as usize..], waiting);
     }
 
-    /// What was noted.
+    /// Returns what `note` stored, with this turn.
     #[must_use]
     pub fn waiting(&self, at: At, turn_at_ms: i64) -> Waiting {
-        noted(self.get(at), turn_at_ms)
+        read_decision(self.get(at), turn_at_ms)
     }
 
-    /// Forgets a record.
+    /// Removes a record.
     pub fn remove(&mut self, at: At) {
         self.live -= self.get(at).size();
-        let place = self.place(at);
-        let is_last = place + 1 == self.chunks.len();
-        let chunk = &mut self.chunks[place];
+        let index = self.chunk_index(at);
+        let is_last = index + 1 == self.chunks.len();
+        let chunk = &mut self.chunks[index];
         chunk.live -= 1;
         if chunk.live > 0 {
             return;
@@ -85,29 +85,29 @@ impl Store {
         }
     }
 
-    /// Memory that is taken.
+    /// The allocated memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.allocated
     }
 
-    /// Memory that the records need that are there.
+    /// The memory that the stored records need.
     #[must_use]
     pub fn live_bytes(&self) -> usize {
         self.live
     }
 
-    /// Takes over a record of another one.
+    /// Copies a record from another store.
     pub fn take_over(&mut self, from: &Store, at: At) -> At {
         let block = from.get(at);
-        let (to, bytes) = self.place_for(block.size());
+        let (to, bytes) = self.allocate(block.size());
         block.append_to(bytes);
         to
     }
 
-    /// Counts one more record. Its block of this size is to be appended to the bytes.
-    #[allow(clippy::cast_possible_truncation)] // a chunk is as large as a record at most, and those have sizes of 31 bits
-    fn place_for(&mut self, size: usize) -> (At, &mut Vec<u8>) {
+    /// Counts a new record of `size` bytes, whose block the caller has to append to the returned bytes.
+    #[allow(clippy::cast_possible_truncation)] // a chunk is larger than 64 KiB only for one record, whose size has 31 bits
+    fn allocate(&mut self, size: usize) -> (At, &mut Vec<u8>) {
         if self.chunks.back().map_or(true, |last| last.bytes.capacity() - last.bytes.len() < size) {
             let last = self.chunks.back().map_or(0, |last| last.bytes.capacity());
             let bytes = Vec::with_capacity((2 * last).clamp(LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES).max(size));
@@ -122,7 +122,7 @@ impl Store {
         (at, &mut chunk.bytes)
     }
 
-    fn place(&self, at: At) -> usize {
+    fn chunk_index(&self, at: At) -> usize {
         at.chunk.wrapping_sub(self.first) as usize
     }
 }

@@ -1,32 +1,33 @@
-//! A record as it is held: some 28 bytes besides its own, and two for each header.
+//! The binary format of held records. A record takes about 28 bytes in addition to its own, and two for each header.
 
 use crate::dead_letter::MAX_FOREIGN_HEADERS;
 use crate::own::Own;
 use crate::reading::Header;
 use crate::routing::Waiting;
 
-/// What of a record is kept.
+/// The parts of a record that are kept.
 pub struct Parts<'a, H> {
-    /// The broker's append time; `None`: the topic has producers' times.
+    /// The broker's append time; `None` if the topic has the producers' times.
     pub appended_at_ms: Option<i64>,
-    /// Its key, or null.
+    /// The key, or null.
     pub key: Option<&'a [u8]>,
-    /// Its value, or null.
+    /// The value, or null.
     pub value: Option<&'a [u8]>,
-    /// In order. They are walked through twice. `None`: they can't be read.
+    /// The headers in order, or `None` if they cannot be read. They are iterated more than once.
     pub headers: Option<H>,
 }
 
-/// A block begins with its size (4 bytes); the append time (8); and, once that is decided, the due time (8) and whether it was
-/// misrouted (1). Sizes follow, each in as many bytes as it needs, those that may be null one higher: of the key, of the value,
-/// the number of headers (null: unreadable), and of each header's name and value. Then come the headers' bytes, key and value.
+// A block begins with its size (4 bytes), the append time (8 bytes), and room for the decision about the record: its due time
+// (8 bytes) and whether it was misrouted (1 byte). Then come varints: the size of the key, the size of the value, the number of
+// headers, and the sizes of each header's name and value. Those that can be null are one higher, and 0 for null; the number of
+// headers is null if they cannot be read. The bytes of the headers, the key and the value follow.
 const APPENDED: usize = 4;
 const DUE: usize = 12;
 const MISROUTED: usize = 20;
 const SIZES: usize = 21;
 const NO_TIME: i64 = i64::MIN;
 
-/// Of its block.
+/// Returns the size of a record's block.
 pub fn size_of<'a, H: Iterator<Item = Header<'a>> + Clone>(parts: &Parts<'a, H>) -> usize {
     let (mut count, mut size) = (0, SIZES + nullable_size(parts.key) + nullable_size(parts.value));
     for (name, value) in parts.headers.clone().into_iter().flatten() {
@@ -36,7 +37,7 @@ pub fn size_of<'a, H: Iterator<Item = Header<'a>> + Clone>(parts: &Parts<'a, H>)
     size + varint_size(count + 1)
 }
 
-/// With the bytes themselves.
+/// The size of a varint for these bytes, plus the bytes themselves.
 fn nullable_size(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(1, |bytes| varint_size(bytes.len() + 1) + bytes.len())
 }
@@ -51,8 +52,8 @@ fn varint_size(number: usize) -> usize {
     }
 }
 
-/// Appends its block, of this size.
-#[allow(clippy::cast_possible_truncation)] // Kafka's sizes are of 31 bits; of a varint the lowest bits are written
+/// Appends a record's block, whose size is `size_of`.
+#[allow(clippy::cast_possible_truncation)] // sizes in Kafka have 31 bits, and a varint writes the lowest bits first
 pub fn write<'a, H: Iterator<Item = Header<'a>> + Clone>(to: &mut Vec<u8>, size: usize, parts: &Parts<'a, H>) {
     let varint = |to: &mut Vec<u8>, mut number: usize| {
         while number > 0x7f {
@@ -79,15 +80,15 @@ pub fn write<'a, H: Iterator<Item = Header<'a>> + Clone>(to: &mut Vec<u8>, size:
     to.extend_from_slice(parts.value.unwrap_or_default());
 }
 
-/// Notes in a block what was decided of a record that waits, but for its turn.
-pub fn note(block: &mut [u8], waiting: Waiting) {
+/// Writes what was decided about a record that waits into its block, except its turn.
+pub fn write_decision(block: &mut [u8], waiting: Waiting) {
     block[DUE..MISROUTED].copy_from_slice(&waiting.due_at_ms.to_ne_bytes());
     block[MISROUTED] = u8::from(waiting.misrouted);
 }
 
-/// What was noted.
+/// Reads what `write_decision` wrote, and adds the turn.
 #[must_use]
-pub fn noted(stored: Stored<'_>, turn_at_ms: i64) -> Waiting {
+pub fn read_decision(stored: Stored<'_>, turn_at_ms: i64) -> Waiting {
     Waiting {
         due_at_ms: i64::from_ne_bytes(array(&stored.0[DUE..MISROUTED])),
         turn_at_ms,
@@ -101,35 +102,35 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     copied
 }
 
-/// A record that is there. What is read of it comes from memory that its bytes are borrowed from.
+/// A stored record. Its parts borrow from its block.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a>(&'a [u8]);
 
 impl<'a> Stored<'a> {
-    /// Copies it, for it to be read while others are added and removed.
+    /// Copies the block, so that it can be read while other records are added and removed.
     pub fn copy_to(self, block: &mut Vec<u8>) {
         block.clear();
         self.append_to(block);
     }
 
-    /// Copies it behind what is there.
+    /// Appends a copy of the block.
     pub fn append_to(self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.0[..self.size()]);
     }
 
-    /// What was copied.
+    /// The record whose block begins here.
     #[must_use]
     pub fn of(block: &'a [u8]) -> Self {
         Stored(block)
     }
 
-    /// Of its block.
+    /// The size of the block.
     #[must_use]
     pub fn size(self) -> usize {
         u32::from_ne_bytes(array(&self.0[..APPENDED])) as usize
     }
 
-    /// Its parts.
+    /// The parts of the record.
     #[must_use]
     pub fn parts(self) -> Parts<'a, StoredHeaders<'a>> {
         let block = &self.0[..self.size()];
@@ -151,7 +152,7 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// Sizes, and what follows them.
+/// The varints of a block, and the bytes after them.
 #[derive(Clone, Debug)]
 struct Sizes<'a>(&'a [u8]);
 
@@ -174,7 +175,7 @@ impl Sizes<'_> {
     }
 }
 
-/// Headers of a `Stored`.
+/// The headers of a `Stored`.
 #[derive(Clone, Debug)]
 pub struct StoredHeaders<'a> {
     left: usize,
@@ -183,8 +184,8 @@ pub struct StoredHeaders<'a> {
 }
 
 impl StoredHeaders<'_> {
-    /// Whether all names are UTF-8, as Kafka has it, and copies of them can be read; some clients can't even read a record that has
-    /// others.
+    /// Whether all names are UTF-8, as Kafka requires, and there are not too many headers for a copy to be readable. Some clients cannot
+    /// even read a record that has other names.
     #[must_use]
     pub fn are_readable(&self) -> bool {
         let too_many = || self.clone().filter(|(name, _)| Own::of(name).is_none()).count() > MAX_FOREIGN_HEADERS;

@@ -1,4 +1,4 @@
-//! A delayed topic as it is served now, and what was done for it.
+//! A delayed topic: its topics, how it is served now, and counts of what was done for it.
 
 use std::num::NonZeroU32;
 
@@ -6,28 +6,28 @@ use super::changes::Changes;
 use super::histogram::Histogram;
 use crate::record::Policy;
 
-/// One of the topics that copies go to.
+/// A kind of topic that copies go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Where records are consumed.
+    /// The delayed topic's own ready topic, which applications consume.
     Ready,
-    /// Where they wait.
+    /// The delays topic, where records wait.
     Delays,
-    /// Where those end that can't be served.
+    /// The dead-letter topic.
     DeadLetter,
-    /// Where they are consumed that ask for another ready topic.
+    /// Another ready topic, which a record requests.
     Other,
 }
 
-/// All of `Target`.
+/// All targets.
 pub const TARGETS: [Target; 4] = [Target::Ready, Target::Delays, Target::DeadLetter, Target::Other];
-/// Those that each delayed topic has.
+/// The targets that belong to a delayed topic.
 pub const OWN_TARGETS: [Target; 3] = [Target::Ready, Target::Delays, Target::DeadLetter];
 
-/// Names of a delayed topic's four topics.
+/// The names of a delayed topic's four topics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// Where clients produce.
+    /// The topic that applications produce to.
     pub front: String,
     /// See `Target`.
     pub delays: String,
@@ -38,7 +38,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The name of one of them; of another ready topic what it is.
+    /// The name of a target; for `Target::Other` a description instead.
     #[must_use]
     pub fn of(&self, target: Target) -> &str {
         match target {
@@ -50,40 +50,40 @@ impl Names {
     }
 }
 
-/// What the registry says of a delayed topic.
+/// What the registry says about a delayed topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
     /// Layout, retry cap and ready partitions.
     pub policy: Policy,
-    /// Nothing is released; hops and dead letters go on.
+    /// Whether releases are paused. Hops and dead letters continue.
     pub paused: bool,
-    /// By how much brokers' clocks may differ.
+    /// By how much the brokers' clocks may differ, in milliseconds.
     pub skew_ms: i64,
-    /// Of copies.
+    /// The compression of copies, as librdkafka's `compression.type`.
     pub compression: String,
-    /// Records can be cancelled.
+    /// Whether records can be cancelled and rescheduled.
     pub has_control_topic: bool,
 }
 
 /// A delayed topic of this worker.
 #[derive(Debug)]
 pub struct Topic {
-    /// Of its four topics.
+    /// The names of its four topics.
     pub names: Names,
-    /// `None`: nothing of it is served.
+    /// `None` if nothing of it is served.
     pub served: Option<Served>,
-    /// `None` while the dead-letter topic is missing.
+    /// The number of partitions of the dead-letter topic; `None` while it is missing.
     pub dead_letter_partitions: Option<NonZeroU32>,
-    /// They count where there is a control topic.
+    /// The cancelled and rescheduled records. They have an effect only if there is a control topic.
     pub changes: Changes,
-    /// What was done.
+    /// Counts of what was done.
     pub tally: Tally,
-    /// The same, if the transaction at hand ends well.
+    /// Counts that are added to `tally` if the current transaction is committed.
     pub undecided: Tally,
 }
 
 impl Topic {
-    /// Before anything is known of it.
+    /// A delayed topic that is not served yet.
     #[must_use]
     pub fn new(names: Names) -> Self {
         Topic {
@@ -96,13 +96,13 @@ impl Topic {
         }
     }
 
-    /// The transaction at hand has ended well.
+    /// Adds the counts of the current transaction, because it was committed.
     pub fn decide(&mut self) {
         self.tally.add(std::mem::take(&mut self.undecided));
     }
 }
 
-/// What was done since the worker began.
+/// Counts of what was done since the worker started.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Records taken in.
@@ -111,13 +111,13 @@ pub struct Tally {
     pub released: u64,
     /// Copies to the delays topic.
     pub hopped: u64,
-    /// Records that a client hashed into the delays topic.
+    /// Released records that a client wrote into the delays topic instead of the front topic.
     pub misrouted: u64,
-    /// How often a record that was due waited on for the topic that it asks for.
+    /// How often a record that was due went on waiting because the ready topic that it requests is missing.
     pub waited_for_target: u64,
     /// Copies to the dead-letter topic, by reason.
     pub dead_lettered: Vec<(&'static str, u64)>,
-    /// Of releases: from the due time to the sending.
+    /// For each release, the time from the due time to the sending.
     pub lateness: Histogram,
 }
 

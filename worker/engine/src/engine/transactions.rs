@@ -1,9 +1,8 @@
-//! Guarantee `ExactlyOnce`: copies, and the offsets and bitmaps that account for them, are one transaction.
+//! Guarantee `ExactlyOnce`: copies, and the offsets and bitmaps that account for them, are committed in one transaction.
 //!
-//! It comes true as a whole or not at all. When it fails, for whatever reason, a new producer of the same transactional id
-//! ends it for good, and the partitions that had a part in it begin again where Kafka says that they are committed. Kafka takes
-//! the offsets from a member of the present generation only and the copies from the newest producer of the id only, so there is
-//! nothing that a zombie could release.
+//! When a transaction fails, for whatever reason, a new producer with the same transactional id ends it, and the partitions that
+//! had a part in it begin again at the offsets that Kafka reports as committed. Kafka accepts offsets only from a member of the
+//! current generation, and copies only from the newest producer with the transactional id, so a zombie can release nothing.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -21,28 +20,29 @@ use super::topic::{Tally, Topic};
 use super::{boot_ns, Engine};
 use crate::kafka::{code, Error};
 
-/// Kafka has ended a transaction by then. Seen: after a broker's crash the client (2.16) waited for ever to send the rest of it.
+/// How long a transaction that is being ended may wait for its copies. Kafka has aborted it by then. After a broker crashed,
+/// librdkafka (2.16) was seen to wait forever to send the rest of a transaction.
 const TRANSACTION_NS: i64 = 10_000_000_000;
 const RETRY_NS: i64 = 1_000_000_000;
-/// Between two looks at whether what is waited for will still come.
-const LOOK_NS: i64 = 100_000_000;
+/// Between two checks of whether the client can still complete the transaction.
+const CHECK_INTERVAL_NS: i64 = 100_000_000;
 
-/// Where a transaction stands.
+/// The stage of the current transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// There is none, until then.
+    /// There is no transaction before `until_ns`.
     Closed { until_ns: i64 },
-    /// One is being begun.
+    /// A new producer begins a transaction.
     Opening,
-    /// Copies become part of it.
+    /// Copies are added to the transaction.
     Open { since_ns: i64 },
-    /// Nothing more does; what is on its way is waited for. Until the next look at whether that makes sense.
-    Ending { since_ns: i64, look_at_ns: i64 },
-    /// The same, while the client is asked whether it has failed.
-    Looking { since_ns: i64 },
-    /// It is being ended well.
+    /// No more copies are added, and the engine waits for those in flight. At `check_at_ns`, it checks whether it waits in vain.
+    Ending { since_ns: i64, check_at_ns: i64 },
+    /// As `Ending`, while a call finds out whether the transaction has failed.
+    Checking { since_ns: i64 },
+    /// A call commits the transaction.
     Committing,
-    /// It is being ended as if it had not been.
+    /// A call aborts the transaction.
     Aborting,
 }
 
@@ -50,32 +50,32 @@ enum Stage {
 pub struct Transactions {
     interval_ns: i64,
     stage: Stage,
-    /// They go before the client.
+    /// It is dropped before `calls`, because topic handles have to be dropped before the client, which `calls` holds as well.
     producer: Option<Producer>,
     calls: Option<Calls>,
-    /// Partitions that have a part in the transaction.
+    /// The slots of the partitions that have copies or offsets in the transaction.
     touched: BTreeSet<usize>,
-    /// Why it can't end well.
+    /// Why the transaction cannot be committed.
     failed: Option<Error>,
-    /// What is true only if the transaction ends well.
-    pub(super) told: Vec<Happening>,
-    /// A copy that has to go alone: it ends the transaction before it, and its own.
+    /// Happenings that are reported if the transaction is committed, and dropped otherwise.
+    pub(super) report_on_commit: Vec<Happening>,
+    /// The slot of a partition whose next copy has to be sent alone. The current transaction ends for it, and its own right after it.
     pub(super) alone: Option<usize>,
-    /// One went, and others come first now, if they have something to send.
+    /// Whether a copy was sent alone, so that the copies of other partitions come first now.
     pub(super) others_first: bool,
-    /// Why the last one failed.
+    /// Why the last transaction failed.
     pub problem: Option<String>,
-    /// What Kafka refuses for good, as far as anybody can know.
+    /// What Kafka refuses this worker, and will presumably go on refusing.
     pub refused: Option<String>,
-    /// How many did.
+    /// How many transactions failed.
     pub failures: u64,
-    /// From ending one until Kafka has committed it.
+    /// How long Kafka took to commit each transaction, from the moment when the engine stopped adding copies.
     pub durations: Histogram,
     ended_at_ns: i64,
 }
 
 impl Transactions {
-    /// Before the first.
+    /// There is no transaction yet, and the first turn begins one.
     #[must_use]
     pub fn new(interval_ns: i64) -> Self {
         Transactions {
@@ -85,7 +85,7 @@ impl Transactions {
             calls: None,
             touched: BTreeSet::new(),
             failed: None,
-            told: Vec::new(),
+            report_on_commit: Vec::new(),
             alone: None,
             others_first: false,
             problem: None,
@@ -96,37 +96,37 @@ impl Transactions {
         }
     }
 
-    /// Copies may become part of the transaction.
+    /// Whether copies may be added to the transaction.
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Open { .. }) && self.failed.is_none()
     }
 
-    /// Whatever becomes of its copies counts no more.
+    /// Whether the transaction is being aborted, so that the results of its copies no longer count.
     #[must_use]
     pub fn is_given_up(&self) -> bool {
         self.stage == Stage::Aborting
     }
 
-    /// Nothing is part of it yet.
+    /// Whether the transaction is still empty.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.touched.is_empty()
     }
 
-    /// Of the transaction that is open.
+    /// The producer of the current transaction.
     #[must_use]
     pub fn producer(&self) -> Option<&Producer> {
         self.producer.as_ref()
     }
 
-    /// A copy may be all that the transaction has.
+    /// Whether a copy may be sent as the only one of the transaction.
     #[must_use]
     pub fn may_go_alone(&self) -> bool {
         self.is_clean() && !self.others_first
     }
 
-    /// The partition whose first record goes alone now.
+    /// Takes the slot of the partition whose next copy is sent alone now, if there is one.
     pub fn take_alone(&mut self) -> Option<usize> {
         if self.is_open() && self.may_go_alone() {
             self.alone.take()
@@ -135,47 +135,47 @@ impl Transactions {
         }
     }
 
-    /// A partition has a part in it.
+    /// Records that the transaction has copies of a partition.
     pub fn touch(&mut self, slot: usize) {
         self.touched.insert(slot);
     }
 
-    /// Whether a partition has a part in it that isn't decided.
+    /// Whether the transaction has copies or offsets of a partition.
     #[must_use]
     pub fn touches(&self, slot: usize) -> bool {
         self.touched.contains(&slot)
     }
 
-    /// When there is something to do.
+    /// In how many nanoseconds the transaction needs a turn; `i64::MAX` if it needs none before the next event.
     #[must_use]
     pub fn next_in_ns(&self, now_ns: i64) -> i64 {
         match self.stage {
             Stage::Closed { until_ns } => until_ns.saturating_sub(now_ns),
             Stage::Open { since_ns } if !self.is_clean() => (since_ns + self.interval_ns).saturating_sub(now_ns),
-            Stage::Ending { look_at_ns, .. } => look_at_ns.saturating_sub(now_ns),
-            _ => i64::MAX, // an answer, or an outcome, wakes
+            Stage::Ending { check_at_ns, .. } => check_at_ns.saturating_sub(now_ns),
+            _ => i64::MAX, // the answer to a call, or the result of a copy, wakes the engine
         }
     }
 
-    /// It can't end well any more.
+    /// Records why the transaction cannot be committed. Later errors do not replace the first.
     pub fn fail(&mut self, error: Error) {
         self.failed.get_or_insert(error);
     }
 
-    /// The client takes no more copies for it: why is found out.
+    /// Ends the transaction because the client accepts no more copies, and checks why at once.
     pub fn end_now(&mut self) {
         let now_ns = boot_ns();
-        self.stage = Stage::Ending { since_ns: now_ns, look_at_ns: now_ns };
+        self.stage = Stage::Ending { since_ns: now_ns, check_at_ns: now_ns };
     }
 
-    fn note(&mut self, what: &str, error: &Error) {
+    fn record_failure(&mut self, what: &str, error: &Error) {
         self.failures += 1;
         self.problem = Some(format!("{what} ({error})"));
     }
 }
 
 impl Engine {
-    /// Goes on with the transaction, as far as it can without waiting.
+    /// Takes the next step of the transaction, without waiting for anything.
     pub(super) fn transact(&mut self) {
         let now_ns = boot_ns();
         let Some(transactions) = &mut self.transactions else { return };
@@ -190,10 +190,10 @@ impl Engine {
                         None => transactions.stage = Stage::Open { since_ns: now_ns },
                         Some(error) => self.close(&error, now_ns),
                     }
-                    self.begin_again();
+                    self.report_undecided();
                 }
                 Some(Err(error)) => {
-                    transactions.note("the worker can't begin a transaction", &error);
+                    transactions.record_failure("the worker can't begin a transaction", &error);
                     if !error.retriable && !FENCED.contains(&error.code) {
                         transactions.refused = transactions.problem.clone();
                     }
@@ -207,14 +207,14 @@ impl Engine {
                     || transactions.alone.is_some() && !transactions.is_clean()
                     || late && wanted
                 {
-                    transactions.stage = Stage::Ending { since_ns: now_ns, look_at_ns: now_ns + LOOK_NS };
+                    transactions.stage = Stage::Ending { since_ns: now_ns, check_at_ns: now_ns + CHECK_INTERVAL_NS };
                 }
             }
-            Stage::Ending { since_ns, look_at_ns } => self.end(now_ns, since_ns, look_at_ns),
-            Stage::Looking { since_ns } => match answer(&mut transactions.calls) {
+            Stage::Ending { since_ns, check_at_ns } => self.end(now_ns, since_ns, check_at_ns),
+            Stage::Checking { since_ns } => match answer(&mut transactions.calls) {
                 None => {}
                 Some(Ok(())) => match transactions.failed.take() {
-                    None => transactions.stage = Stage::Ending { since_ns, look_at_ns: now_ns + LOOK_NS },
+                    None => transactions.stage = Stage::Ending { since_ns, check_at_ns: now_ns + CHECK_INTERVAL_NS },
                     Some(error) => self.roll_back(&error),
                 },
                 Some(Err(error)) => self.roll_back(&error),
@@ -232,14 +232,14 @@ impl Engine {
                             partition.renew_at_ns = now_ns.saturating_add(self.commits.renew_ns);
                         }
                     }
-                    self.happenings.append(&mut transactions.told);
+                    self.happenings.append(&mut transactions.report_on_commit);
                     self.topics.iter_mut().for_each(Topic::decide);
                 }
                 Some(Err(error)) => self.roll_back(&error),
             },
             Stage::Aborting => {
                 if answer(&mut transactions.calls).is_some() {
-                    // what it didn't end, the next producer ends
+                    // the next producer ends the transaction if the abort failed
                     self.reopen(now_ns);
                 }
             }
@@ -250,7 +250,7 @@ impl Engine {
         let Some(compression) =
             self.topics.iter().find_map(|topic| topic.served.as_ref().map(|s| s.compression.clone()))
         else {
-            // none is served any more: nothing is to be copied
+            // no delayed topic is served, so there is nothing to copy
             if let Some(transactions) = &mut self.transactions {
                 transactions.stage = Stage::Closed { until_ns: boot_ns() + RETRY_NS };
             }
@@ -274,10 +274,10 @@ impl Engine {
         }
     }
 
-    /// Nothing becomes part of it any more: when all copies are told of, it ends.
-    fn end(&mut self, now_ns: i64, since_ns: i64, look_at_ns: i64) {
+    /// Commits the transaction when all of its copies are acknowledged. Rolls it back if it failed, or takes too long.
+    fn end(&mut self, now_ns: i64, since_ns: i64, check_at_ns: i64) {
         let Some(transactions) = &mut self.transactions else { return };
-        // once a copy has failed the rest of them will not be sent
+        // once a copy has failed, the client does not send the others
         if let Some(error) = transactions.failed.as_ref().filter(|error| says_why(error)).cloned() {
             self.roll_back(&error);
             return;
@@ -289,10 +289,10 @@ impl Engine {
             if now_ns - since_ns >= TRANSACTION_NS {
                 let what = "Kafka did not acknowledge the transaction within 10 s";
                 self.roll_back(&Error::local(code::TIMED_OUT, what));
-            } else if let Some(calls) = transactions.calls.as_mut().filter(|_| failed || now_ns >= look_at_ns) {
-                // copies are given up, or neither sent nor refused, when a partition may not be part of it
+            } else if let Some(calls) = transactions.calls.as_mut().filter(|_| failed || now_ns >= check_at_ns) {
+                // if a partition cannot be added to the transaction, the client purges copies, or neither sends nor refuses them
                 calls.ask(Call::Look);
-                transactions.stage = Stage::Looking { since_ns };
+                transactions.stage = Stage::Checking { since_ns };
             }
             return;
         }
@@ -308,17 +308,18 @@ impl Engine {
         transactions.ended_at_ns = since_ns;
     }
 
-    /// What has become of the transaction is known by what Kafka says is committed, once the next producer has begun. Until then
-    /// a call to commit it may be on its way: whoever looks before it arrives does again what it commits.
+    /// Gives up the transaction. Whether it was committed is known from the offsets that Kafka reports once the next producer has begun.
+    /// Until then, a call to commit it may be in flight, and a worker that requested the offsets too early would repeat what it commits.
     pub(super) fn roll_back(&mut self, error: &Error) {
         let Some(transactions) = &mut self.transactions else { return };
         if transactions.stage == Stage::Opening {
-            // nothing is part of it; called beside the next one's, its call might come second, and shut that one out
+            // The transaction is empty. The next producer must not begin before this call has ended, because the call might reach
+            // Kafka after that of the next producer, and fence it.
             transactions.fail(error.clone());
             return;
         }
-        transactions.note("a transaction failed, and the worker repeats it", error);
-        transactions.told.clear();
+        transactions.record_failure("a transaction failed, and the worker repeats it", error);
+        transactions.report_on_commit.clear();
         let now_ms = self.clock.estimate_ms().unwrap_or(i64::MIN);
         for slot in std::mem::take(&mut transactions.touched) {
             let Some(partition) = self.slots.get_mut(slot) else { continue };
@@ -338,8 +339,8 @@ impl Engine {
         self.close(error, boot_ns());
     }
 
-    /// The transactions before this one have ended, one way or the other.
-    fn begin_again(&mut self) {
+    /// Reports the partitions of failed transactions. Once this producer has begun, Kafka has committed or aborted all of them.
+    fn report_undecided(&mut self) {
         let undecided = self.slots.iter_mut().filter(|(_, p)| p.state == State::Undecided { told: false });
         let unknown: Vec<(String, i32)> = undecided
             .map(|(_, partition)| {
@@ -352,7 +353,8 @@ impl Engine {
         }
     }
 
-    /// Gives up the producer: after a copy was refused there is a gap in its sequence numbers.
+    /// Gives up the producer, because a refused copy leaves a gap in its sequence numbers. Aborts the transaction first if the error
+    /// requires it.
     fn close(&mut self, error: &Error, until_ns: i64) {
         let Some(transactions) = &mut self.transactions else { return };
         transactions.failed = None;
@@ -366,7 +368,7 @@ impl Engine {
         }
         match &mut transactions.calls {
             Some(calls) if error.aborts_transaction && transactions.producer.is_some() => {
-                calls.ask(Call::Abort); // 13 ms, while the next producer would wait for it for 500
+                calls.ask(Call::Abort); // takes 13 ms; otherwise the next producer would wait 500 ms for the transaction to end
                 transactions.stage = Stage::Aborting;
             }
             _ => self.reopen(until_ns),
@@ -379,9 +381,9 @@ impl Engine {
             producer.end();
         }
         transactions.calls = None;
-        transactions.failed = None; // what failed went with the producer
+        transactions.failed = None; // the error belonged to the producer that is gone
         transactions.stage = Stage::Closed { until_ns };
-        self.slots.forget_copies(); // nobody tells of them any more
+        self.slots.forget_copies(); // their results will not be reported
     }
 }
 
