@@ -1,8 +1,8 @@
 //! Bounds the memory for records, by pausing partitions. Kafka's client discards the fetched records of a partition that is
-//! paused, so pausing is only for partitions that hold too much.
+//! paused, so pausing is an emergency brake, not a means of flow control.
 //!
 //! Records that are due soon may fill all of the memory, and records that wait longer may fill half of it, so that records due in
-//! an hour never starve records due now. A partition that holds no more than its equal share is read even when the memory is full.
+//! an hour never starve records due now. A partition that holds no more than an equal share of one half is never paused for memory.
 
 use super::partition::{Partition, Pause};
 use super::{boot_ns, Engine};
@@ -31,7 +31,7 @@ impl Memory {
         Memory { window_bytes, next_check_ns: i64::MIN, held_bytes: 0 }
     }
 
-    /// Makes the next turn check the bounds, because a window is full.
+    /// Has the bounds checked at the end of the current turn, because a window is full.
     pub fn check_at_once(&mut self) {
         self.next_check_ns = i64::MIN;
     }

@@ -131,7 +131,7 @@ impl Engine {
 
     /// Discards the window of a partition whose topic was created again, or of which only Kafka knows what is committed. The partition
     /// waits for another `begin`, and copies that are in flight finish no offset of its new window. If it has copies in the current
-    /// transaction, the committed offset is not known yet, and `Happening::CommitUnknown` reports when it can be requested.
+    /// transaction, that is rolled back, and `Happening::CommitUnknown` reports when the committed offset can be requested.
     pub fn forget(&mut self, topic: &str, partition: i32) {
         let found = self.slots.find(topic, partition);
         if found.is_some_and(|slot| self.transactions.as_ref().is_some_and(|t| t.touches(slot))) {
