@@ -1,88 +1,89 @@
-//! Why a record goes to the dead-letter topic, in a word for programs and a sentence for people.
+//! Why a record goes to the dead-letter topic: a reason for programs and a sentence for people.
 
 use std::fmt::{self, Display, Formatter, Write};
 
 use crate::own::Own;
 
-/// The largest number that a header may have, unless it says otherwise.
+/// The largest number that a header may have, unless its own maximum is lower.
 pub const MAX_NUMBER: u64 = i64::MAX.unsigned_abs();
-/// Of the own headers that a client may say, names and values.
+/// The maximum size of the names and values of all `dt-` headers that a client may set.
 pub const MAX_OWN_BYTES: usize = 4096;
-/// Of the headers that are not ours. Kafka's client reads no record that has more than 100,000, and a copy has ours besides.
+/// The maximum number of foreign headers. librdkafka reads no record with more than 100,000 headers, and a copy also has those of
+/// this project.
 pub const MAX_FOREIGN_HEADERS: usize = 100_000 - Own::COUNT;
-/// How much of a value an error shows.
+/// How many bytes of a value an error shows.
 const SHOWN_BYTES: usize = 32;
 
-/// An own header that can't be honoured.
+/// Why a header of this project is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadableHeader<'a> {
-    /// It is there more than once.
+    /// The record has the header more than once.
     Twice(Own),
-    /// Those of the client have this many bytes.
+    /// The headers that a client may set have this many bytes, more than `MAX_OWN_BYTES`.
     TooLarge(usize),
-    /// It must be decimal.
+    /// The value is not a decimal number in the allowed range.
     NotANumber {
         /// The header.
         name: Own,
-        /// The largest number that it may be.
+        /// The largest number allowed.
         most: u64,
-        /// What it is.
+        /// The value of the header, or `None` for null.
         value: Option<&'a [u8]>,
     },
-    /// It must be short and ASCII.
+    /// The value is not a short ASCII text.
     NotText {
         /// The header.
         name: Own,
-        /// The most characters that it may have.
+        /// The maximum number of characters.
         most: usize,
-        /// What it is.
+        /// The value of the header, or `None` for null.
         value: Option<&'a [u8]>,
     },
-    /// It must be a topic, or topic:partition. What it is.
+    /// This value of `dt-target` is neither a topic nor `topic:partition`.
     NotATopic(Option<&'a [u8]>),
-    /// Levels count from 1.
+    /// `dt-delay-level` is 0, but levels count from 1.
     LevelZero,
-    /// `dt-root` is none.
+    /// The value of `dt-root` is not a root.
     NoRoot,
 }
 
-/// Why a record is a dead letter. Displays as the sentence in `dt-error`, which is ASCII.
+/// Why a record is a dead letter. `Display` writes the sentence for `dt-error`, in ASCII.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause<'a> {
-    /// An own header can't be honoured.
+    /// A header of this project is not accepted.
     Unreadable(UnreadableHeader<'a>),
-    /// The headers can't be read at all.
+    /// The headers cannot be read at all.
     HeadersUnreadable,
-    /// It asks for a due time, and there is no ladder.
+    /// The record requests a due time, but the delayed topic has no ladder.
     NoLadder,
-    /// It asks for a due time that is too far ahead.
+    /// The record requests a due time too far ahead.
     MaxDelay {
-        /// What it asks for, in milliseconds since the epoch.
+        /// The requested time, in milliseconds since the epoch.
         deliver_at_ms: i64,
-        /// How far ahead of its append time that may be.
+        /// How far ahead of the record's append time the requested time may be.
         max_delay_seconds: u32,
     },
-    /// It asks for a ready topic that is not allowed.
+    /// The record requests a ready topic that is not allowed.
     TargetNotAllowed(&'a str),
-    /// It asks for a ready topic, or a partition of it, that was missing for too long.
+    /// The record requests a ready topic, or a partition of one, that was missing for too long.
     TargetUnavailable {
         /// The topic.
         topic: &'a str,
-        /// For how long after its due time it has waited.
+        /// How long after its due time a record waits for its topic.
         outage_budget_seconds: u32,
     },
-    /// It has been tried too often.
+    /// The record has been tried too often.
     RetryCap {
-        /// Its attempt.
+        /// The attempt of the record.
         attempt: u32,
-        /// The last attempt that is made.
+        /// The number of the last attempt.
         retry_cap: u32,
     },
-    /// Kafka refused its copy for its size. The length of its value, in bytes.
+    /// Kafka refused the copy as too large. Contains the length of the record's value, in bytes.
     TooLarge(usize),
-    /// Kafka refused its copy for what is in it.
+    /// Kafka refused the copy because of its content.
     Invalid,
-    /// Somebody has asked for that, by its id, in the control topic.
+    /// A request in the control topic cancelled the record by its id.
     Cancelled,
 }
 

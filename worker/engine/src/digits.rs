@@ -1,13 +1,13 @@
-//! Decimal numbers as headers have them: ASCII digits and nothing else, no sign, no space, no exponent.
+//! Decimal numbers in headers: ASCII digits only, without a sign, a space or an exponent.
 
-/// Appends a number.
+/// Appends a number in decimal.
 pub fn write(text: &mut Vec<u8>, number: impl itoa::Integer) {
     text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// The number from 0 to `most` that the digits are; `None`: it isn't one.
+/// Parses a number from 0 to `max`. Returns `None` if `digits` is not such a number.
 #[must_use]
-pub fn read(digits: &[u8], most: u64) -> Option<u64> {
+pub fn read(digits: &[u8], max: u64) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }
@@ -18,7 +18,7 @@ pub fn read(digits: &[u8], most: u64) -> Option<u64> {
         }
         number = number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
     }
-    (number <= most).then_some(number)
+    (number <= max).then_some(number)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Which partition of the delays topic stands for which delay, as Python's layout says it.
+//! Which partition of the delays topic stands for which delay. The Python counterpart is `delayed_topics_core.layout`.
 
 use std::fmt::{self, Display, Formatter};
 
-/// A delay and its partitions of the delays topic, ascending.
+/// A delay and its partitions of the delays topic, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
     delay_seconds: u32,
@@ -10,44 +10,44 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// What a record waits there.
+    /// Returns how long a record waits in these partitions.
     #[must_use]
     pub fn delay_seconds(&self) -> u32 {
         self.delay_seconds
     }
 
-    /// The same in milliseconds.
+    /// Returns the delay in milliseconds.
     #[must_use]
     pub fn delay_ms(&self) -> i64 {
         i64::from(self.delay_seconds) * 1000
     }
 
-    /// The lane that records of a front partition take: always the same one.
+    /// Returns the lane for records of a front partition, which is always the same.
     #[must_use]
     pub fn lane(&self, front_partition: u32) -> u32 {
         self.partitions[front_partition as usize % self.partitions.len()]
     }
 }
 
-/// The table at one generation.
+/// The layout at one generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Every delay that the table has, those that left the list too.
+    /// All delays of the layout, including those that are no longer in the delay list.
     kinds: Vec<Kind>,
     /// The delay list, as indexes into `kinds`.
     list: Vec<usize>,
-    /// The delays of list and ladder above 0, ascending and each once, as indexes into `kinds`.
-    waits: Vec<usize>,
+    /// The delays above 0 of the delay list and the ladder, ascending and without duplicates, as indexes into `kinds`.
+    nonzero_delays: Vec<usize>,
     has_ladder: bool,
     partition_delays: Vec<u32>,
 }
 
-/// Why a table is none.
+/// Why a layout is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// The delay list is empty.
     NoDelays,
-    /// A delay of list or ladder, in seconds, has no partition.
+    /// This delay of the delay list or the ladder, in seconds, has no partition.
     NoPartition(u32),
 }
 
@@ -65,11 +65,11 @@ impl Display for LayoutError {
 impl std::error::Error for LayoutError {}
 
 impl Layout {
-    /// The table. `delay_seconds`: the delay list; `ladder_seconds`: the delays that due times are reached by, none if they
-    /// are not served; `partition_delays`: the delay in seconds of each partition of the delays topic.
+    /// Creates a layout. `delay_seconds` is the delay list. `ladder_seconds` has the delays of the ladder, and is empty if there is
+    /// no ladder. `partition_delays` has the delay in seconds of each partition of the delays topic.
     ///
     /// # Errors
-    /// The list is empty, or a delay has no partition.
+    /// The delay list is empty, or a delay has no partition.
     pub fn new(delay_seconds: &[u32], ladder_seconds: &[u32], partition_delays: &[u32]) -> Result<Self, LayoutError> {
         let mut kinds: Vec<Kind> = Vec::new();
         for (partition, &delay_seconds) in (0..).zip(partition_delays) {
@@ -78,58 +78,64 @@ impl Layout {
                 None => kinds.push(Kind { delay_seconds, partitions: vec![partition] }),
             }
         }
-        let places = |delays: &[u32]| -> Result<Vec<usize>, LayoutError> {
-            let place = |delay: &u32| kinds.iter().position(|k| k.delay_seconds == *delay).ok_or(*delay);
-            delays.iter().map(place).collect::<Result<_, _>>().map_err(LayoutError::NoPartition)
+        let indexes = |delays: &[u32]| -> Result<Vec<usize>, LayoutError> {
+            let index = |delay: &u32| kinds.iter().position(|k| k.delay_seconds == *delay).ok_or(*delay);
+            delays.iter().map(index).collect::<Result<_, _>>().map_err(LayoutError::NoPartition)
         };
-        let (list, ladder) = (places(delay_seconds)?, places(ladder_seconds)?);
+        let (list, ladder) = (indexes(delay_seconds)?, indexes(ladder_seconds)?);
         if list.is_empty() {
             return Err(LayoutError::NoDelays);
         }
-        let mut waits = [&list[..], &ladder[..]].concat();
-        waits.retain(|kind| kinds[*kind].delay_seconds > 0);
-        waits.sort_unstable_by_key(|kind| kinds[*kind].delay_seconds);
-        waits.dedup();
-        Ok(Layout { has_ladder: !ladder.is_empty(), kinds, list, waits, partition_delays: partition_delays.to_vec() })
+        let mut nonzero_delays = [&list[..], &ladder[..]].concat();
+        nonzero_delays.retain(|kind| kinds[*kind].delay_seconds > 0);
+        nonzero_delays.sort_unstable_by_key(|kind| kinds[*kind].delay_seconds);
+        nonzero_delays.dedup();
+        Ok(Layout {
+            has_ladder: !ladder.is_empty(),
+            kinds,
+            list,
+            nonzero_delays,
+            partition_delays: partition_delays.to_vec(),
+        })
     }
 
-    /// The delay, in seconds, that a partition of the delays topic stands for; `None`: there is no such partition yet.
+    /// Returns the delay, in seconds, that a partition of the delays topic stands for, or `None` if there is no such partition yet.
     #[must_use]
     pub fn delay_of(&self, partition: u32) -> Option<u32> {
         self.partition_delays.get(partition as usize).copied()
     }
 
-    /// What attempt `attempt`, from 0, waits: the last entry serves all later attempts.
+    /// Returns the kind for `attempt`, counted from 0. The last entry of the delay list serves all later attempts.
     #[must_use]
     pub fn for_attempt(&self, attempt: u32) -> &Kind {
         &self.kinds[self.list[(attempt as usize).min(self.list.len() - 1)]]
     }
 
-    /// The entry `level` of the delay list, from 1; above the last entry, the last.
+    /// Returns the kind for entry `level` of the delay list, counted from 1. A level above the last entry means the last entry.
     #[must_use]
     pub fn for_level(&self, level: u64) -> &Kind {
         let entry = usize::try_from(level.saturating_sub(1)).unwrap_or(usize::MAX);
         &self.kinds[self.list[entry.min(self.list.len() - 1)]]
     }
 
-    /// Whether a record may have a due time of its own.
+    /// Returns whether a record may have a due time of its own.
     #[must_use]
     pub fn has_ladder(&self) -> bool {
         self.has_ladder
     }
 
-    /// The longest delay of list and ladder, above 0, that is over within `remaining_ms`; if none is, the shortest. `None`:
-    /// there is none above 0.
+    /// Returns the longest delay above 0, of the delay list and the ladder, that is over within `remaining_ms`, or the shortest one if
+    /// all are longer. Returns `None` if there is no delay above 0.
     #[must_use]
     pub fn longest_within(&self, remaining_ms: i64) -> Option<&Kind> {
-        let fitting = self.waits.partition_point(|kind| self.kinds[*kind].delay_ms() <= remaining_ms);
-        self.waits.get(fitting.saturating_sub(1)).map(|kind| &self.kinds[*kind])
+        let fitting = self.nonzero_delays.partition_point(|kind| self.kinds[*kind].delay_ms() <= remaining_ms);
+        self.nonzero_delays.get(fitting.saturating_sub(1)).map(|kind| &self.kinds[*kind])
     }
 
-    /// The shortest delay of list and ladder that is over after `remaining_ms`; `None`: there is none so long.
+    /// Returns the shortest delay of the delay list and the ladder that is longer than `remaining_ms`, or `None` if there is none.
     #[must_use]
     pub fn shortest_beyond(&self, remaining_ms: i64) -> Option<&Kind> {
-        self.waits.iter().map(|kind| &self.kinds[*kind]).find(|kind| kind.delay_ms() > remaining_ms)
+        self.nonzero_delays.iter().map(|kind| &self.kinds[*kind]).find(|kind| kind.delay_ms() > remaining_ms)
     }
 }
 

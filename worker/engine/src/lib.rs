@@ -1,17 +1,17 @@
-//! The relay's engine: reads the records of delayed topics, decides about each, and writes its copies when they are due.
+//! The engine of a worker: it reads the records of delayed topics, decides about each, and writes their copies when they are due.
 //!
-//! [`engine`] holds the records, the state of each partition and the loop; [`kafka`] is the only code that calls librdkafka. The other modules
-//! decide about one record. They do no IO and read no clock, and allocate nothing for a record:
+//! [`engine`] holds the records, the state of each partition and the main loop. Only [`kafka`] calls librdkafka. The other modules
+//! deal with single records. They do no IO, read no clock, and allocate nothing per record:
 //!
-//! * The intake makes a [`record::Record`] of what it has read, whose values are borrowed, and notes its offset in the
-//!   partition's [`window::Window`].
-//! * [`routing::decide`] says what becomes of it. One that waits goes into [`pending::Pending`] with its [`routing::Waiting`];
-//!   when its turn has come, [`routing::take_turn`] says what becomes of it then.
-//! * [`writing::CopyHeaders`] gives the headers of the copy to a [`writing::HeaderSink`]. Those of a release it writes for a
-//!   [`release::Release`] only, which can't be had of a record that isn't due.
-//! * Acknowledged, the offset is finished in the window, whose [`window::CommitPoint`] may be committed.
+//! * The engine adds the offset of each record that it reads to the [`window::Window`] of the partition, and represents the record
+//!   by a [`record::Record`], whose values are borrowed.
+//! * [`routing::decide`] decides what happens to the record. If it has to wait, it goes into [`pending::Pending`] with its
+//!   [`routing::Waiting`]. When its turn has come, [`routing::take_turn`] decides again.
+//! * [`writing::CopyHeaders`] writes the headers of the copy to a [`writing::HeaderSink`]. It writes those of a release only for a
+//!   [`release::Release`], which cannot be created for a record that is not due.
+//! * When Kafka has acknowledged the copy, the window marks the offset as finished. Its [`window::CommitPoint`] may be committed.
 //!
-//! `python` gives all of it to Python: the engine to the worker, the decisions to property tests and tools.
+//! `python` exposes all of this to Python: the engine to the worker, and the decisions to property tests and tools.
 
 pub mod dead_letter;
 pub mod digits;

@@ -1,8 +1,8 @@
-//! What a commit says besides its offset: which records above it are finished, and which topic it was made for.
+//! The metadata of a commit: which offsets above the committed one are finished, and for which topic the commit was made.
 //!
-//! `dt1:` + base64(zlib(bitmap)) + `:` + topic id. Bit i, least significant first, stands for offset committed + 1 + i, 1 is
-//! finished; no bitmap when nothing above is finished. The topic id tells a commit that was made for a topic that is gone
-//! from one of the topic that has its name now: Kafka keeps commits by name.
+//! The format is `dt1:` + base64(zlib(bitmap)) + `:` + topic id. Bit i, least significant first, stands for offset committed + 1 + i,
+//! and is 1 if that offset is finished. The bitmap is left out if no offset above the committed one is finished. Kafka stores commits
+//! by topic name, so the topic id is needed to recognize a commit that was made for an earlier topic of the same name.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -11,20 +11,20 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::Engine as _;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// Kafka refuses more than 4,096 (`offset.metadata.max.bytes`), and then commits nothing.
+/// The maximum length. Kafka refuses more than 4,096 (`offset.metadata.max.bytes`), and then commits nothing.
 pub const MAX_METADATA_CHARS: usize = 4000;
-/// What no compression brings below `MAX_METADATA_CHARS`.
+/// The maximum size of a bitmap. A larger one cannot be compressed to `MAX_METADATA_CHARS`.
 const MAX_BITMAP_BYTES: usize = 4 << 20;
 const PREFIX: &str = "dt1:";
-/// As lenient about the last character as Python is, so that both read the same.
+/// Accepts any trailing bits in the last character, as Python does, so that both decode the same metadata.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// Composes metadata. It keeps the quarter of a megabyte that compressing takes.
+/// Encodes metadata. It keeps the quarter of a megabyte that the compressor needs.
 #[derive(Debug)]
 pub struct MetadataEncoder {
     bitmap: Vec<u8>,
-    packed: Vec<u8>,
+    compressed: Vec<u8>,
     compress: Compress,
 }
 
@@ -32,16 +32,18 @@ impl Default for MetadataEncoder {
     fn default() -> Self {
         MetadataEncoder {
             bitmap: Vec::new(),
-            packed: Vec::new(),
+            compressed: Vec::new(),
             compress: Compress::new(Compression::default(), true),
         }
     }
 }
 
 impl MetadataEncoder {
-    /// Metadata for a commit at `committed`. `finished`: 64 offsets each, the first of them and a bit for each that is
-    /// finished, least significant first; what is not above `committed` is left out. What would not fit is left out, highest
-    /// offsets first: it is repeated, never lost. `topic_id`: empty if it isn't known.
+    /// Encodes the metadata of a commit at `committed`.
+    ///
+    /// Each item of `finished` stands for 64 offsets: the first of them, and one bit for each that is finished, least significant
+    /// first. Offsets that are not above `committed` are left out. If the bitmap does not fit, the highest offsets are left out, too:
+    /// their records are repeated, never lost. `topic_id` is empty if it is not known.
     #[must_use]
     pub fn encode(&mut self, committed: i64, finished: impl Iterator<Item = (i64, u64)>, topic_id: &str) -> String {
         self.bitmap.clear();
@@ -57,12 +59,12 @@ impl MetadataEncoder {
         if !self.bitmap.is_empty() {
             let most =
                 MAX_METADATA_CHARS.saturating_sub(PREFIX.len() + topic_id.len() + usize::from(!topic_id.is_empty()));
-            self.pack();
-            while self.packed.len().div_ceil(3) * 4 > most && !self.bitmap.is_empty() {
+            self.compress_bitmap();
+            while self.compressed.len().div_ceil(3) * 4 > most && !self.bitmap.is_empty() {
                 self.bitmap.truncate(self.bitmap.len() * 3 / 4);
-                self.pack();
+                self.compress_bitmap();
             }
-            BASE64.encode_string(&self.packed, &mut text);
+            BASE64.encode_string(&self.compressed, &mut text);
         }
         if !topic_id.is_empty() {
             text.push(':');
@@ -71,7 +73,7 @@ impl MetadataEncoder {
         text
     }
 
-    /// Sets 64 bits, `at` of which is the place of the first.
+    /// Sets the bits of 64 offsets. `at` is the index of the first one in the bitmap; bits below index 0 are dropped.
     fn set(&mut self, at: i64, bits: u64) {
         let (bits, at) = match usize::try_from(at) {
             Ok(at) => (bits, at),
@@ -90,22 +92,22 @@ impl MetadataEncoder {
         }
     }
 
-    fn pack(&mut self) {
-        self.packed.clear();
-        // as zlib's own bound
-        self.packed.reserve(self.bitmap.len() + self.bitmap.len() / 1000 + 64);
+    fn compress_bitmap(&mut self) {
+        self.compressed.clear();
+        // at least zlib's `compressBound`
+        self.compressed.reserve(self.bitmap.len() + self.bitmap.len() / 1000 + 64);
         self.compress.reset();
-        let packed = self.compress.compress_vec(&self.bitmap, &mut self.packed, FlushCompress::Finish);
+        let packed = self.compress.compress_vec(&self.bitmap, &mut self.compressed, FlushCompress::Finish);
         debug_assert_eq!(packed.ok(), Some(Status::StreamEnd), "what it reserves is enough");
     }
 }
 
-/// Commit metadata that is neither empty nor ours. Displays as the sentence that a user reads.
+/// Commit metadata that is neither empty nor in this format. `Display` writes the sentence that a user reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnreadableMetadata {
-    /// It doesn't begin as ours does, but so.
+    /// The metadata does not start with the prefix. Contains its first 16 characters.
     NotOurs(String),
-    /// It begins as ours does, and the bitmap can't be read.
+    /// The metadata starts with the prefix, but its bitmap cannot be decoded.
     Damaged,
 }
 
@@ -122,26 +124,27 @@ impl Display for UnreadableMetadata {
 
 impl std::error::Error for UnreadableMetadata {}
 
-/// The finished offsets above `committed`, ascending.
+/// Returns the finished offsets above `committed`, in ascending order.
 ///
 /// # Errors
-/// It is neither empty nor ours.
+/// The metadata is neither empty nor in this format.
 pub fn decode(committed: i64, metadata: &str) -> Result<impl Iterator<Item = i64>, UnreadableMetadata> {
-    let bitmap = unpacked(metadata)?;
+    let bitmap = decode_bitmap(metadata)?;
     let bytes = (1_i64..).step_by(8).zip(bitmap);
     let places =
         bytes.flat_map(|(first, bits)| (0..8).filter(move |bit| (bits >> bit) & 1 == 1).map(move |bit| first + bit));
     Ok(places.map(move |place| committed.saturating_add(place)))
 }
 
-/// The id of the topic that a commit was made for; `None`: it doesn't say, as the operator's first one, or a person's.
+/// Returns the id of the topic that a commit was made for. Returns `None` if the metadata has none, as in the first commit, which the
+/// operator makes, or in one that a person made.
 #[must_use]
 pub fn topic_id(metadata: &str) -> Option<&str> {
     let (_, topic_id) = metadata.strip_prefix(PREFIX)?.split_once(':')?;
     (!topic_id.is_empty()).then_some(topic_id)
 }
 
-fn unpacked(metadata: &str) -> Result<Vec<u8>, UnreadableMetadata> {
+fn decode_bitmap(metadata: &str) -> Result<Vec<u8>, UnreadableMetadata> {
     if metadata.is_empty() {
         return Ok(Vec::new());
     }
@@ -153,11 +156,11 @@ fn unpacked(metadata: &str) -> Result<Vec<u8>, UnreadableMetadata> {
         return Ok(Vec::new());
     }
     let packed = BASE64.decode(encoded).map_err(|_| UnreadableMetadata::Damaged)?;
-    inflated(&packed).ok_or(UnreadableMetadata::Damaged)
+    decompress(&packed).ok_or(UnreadableMetadata::Damaged)
 }
 
-/// What was packed, if it is there to its end.
-fn inflated(packed: &[u8]) -> Option<Vec<u8>> {
+/// Decompresses a bitmap. Returns `None` if it is damaged or incomplete.
+fn decompress(packed: &[u8]) -> Option<Vec<u8>> {
     let mut bitmap = Vec::with_capacity(4096);
     let mut decompress = Decompress::new(true);
     loop {

@@ -1,8 +1,8 @@
-//! The names of our own headers. Whatever else a record carries is foreign, and passes unchanged.
+//! The headers that this project defines. All other headers of a record are foreign, and are copied unchanged.
 
-/// One of our own headers. First those that a client may say.
+/// A header that this project defines. Those that a client may set come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // docs/headers.md says what each is for
+#[allow(missing_docs)] // docs/headers.md explains each of them
 pub enum Own {
     Id,
     Attempt,
@@ -24,10 +24,10 @@ pub enum Own {
 }
 
 impl Own {
-    /// How many there are.
+    /// The number of these headers.
     pub const COUNT: usize = 17;
 
-    /// The header of this name; `None`: it is foreign.
+    /// Returns the header with this name, or `None` if the name is that of a foreign header.
     #[must_use]
     #[inline]
     pub fn of(name: &[u8]) -> Option<Own> {
@@ -53,7 +53,7 @@ impl Own {
         })
     }
 
-    /// As it stands in a record.
+    /// Returns the name of the header in records.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ impl Own {
         }
     }
 
-    /// Whether a client may say it; the others are believed of workers only.
+    /// Returns whether a client may set the header. The others are accepted from workers only.
     #[must_use]
     pub const fn is_clients(self) -> bool {
         self as usize <= Own::Error as usize

@@ -1,10 +1,10 @@
-//! Kafka's own default partitioner, so that a key finds the partition that a Java producer would give it.
+//! Kafka's default partitioner, so that a key goes to the same partition as with a Java producer.
 
 use std::num::NonZeroU32;
 
 /// Kafka's variant of `MurmurHash2`. Source: `org.apache.kafka.common.utils.Utils.murmur2`.
 #[must_use]
-#[allow(clippy::cast_possible_truncation)] // Java's length is an int, and so is Kafka's largest record
+#[allow(clippy::cast_possible_truncation)] // in Java, a length is an int; Kafka limits the size of a record to an int, too
 pub fn murmur2(data: &[u8]) -> u32 {
     const M: u32 = 0x5bd1_e995;
     let mut hash = 0x9747_b28c ^ data.len() as u32;
@@ -22,7 +22,7 @@ pub fn murmur2(data: &[u8]) -> u32 {
     hash ^ (hash >> 15)
 }
 
-/// The partition, of `partitions`, that Java's default partitioner gives to a key.
+/// Returns which of `partitions` partitions Java's default partitioner chooses for a key.
 #[must_use]
 pub fn partition_for_key(key: &[u8], partitions: NonZeroU32) -> u32 {
     (murmur2(key) & 0x7fff_ffff) % partitions

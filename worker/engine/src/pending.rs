@@ -3,21 +3,22 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Records come in nearly in the order of their turns: a line for those, and a heap for the few that are earlier.
+/// Records that wait for their turn. Those with equal turns leave in the order of their offsets.
 ///
-/// Equal turns leave in the order of their offsets.
+/// Most records arrive in the order of their turns, and wait in a queue. A heap has the few whose turns come earlier than that of a
+/// record before them.
 #[derive(Debug)]
 pub struct Pending<T> {
-    line: VecDeque<Entry<T>>,
+    in_order: VecDeque<Entry<T>>,
     early: BinaryHeap<Entry<T>>,
 }
 
-/// A record that waits.
+/// A waiting record.
 #[derive(Debug)]
 pub struct Entry<T> {
-    /// In milliseconds of broker time.
+    /// When its turn comes, in milliseconds of broker time.
     pub turn_at_ms: i64,
-    /// Of the record.
+    /// The offset of the record.
     pub offset: i64,
     /// The record itself.
     pub record: T,
@@ -29,7 +30,7 @@ impl<T> Entry<T> {
     }
 }
 
-/// The first turn is the greatest, since the heap gives that.
+/// The order is reversed, because the heap pops the greatest entry and the earliest turn has to come first.
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
@@ -52,29 +53,29 @@ impl<T> Eq for Entry<T> {}
 
 impl<T> Default for Pending<T> {
     fn default() -> Self {
-        Pending { line: VecDeque::new(), early: BinaryHeap::new() }
+        Pending { in_order: VecDeque::new(), early: BinaryHeap::new() }
     }
 }
 
 impl<T> Pending<T> {
-    /// Holds a record until its turn, in milliseconds of broker time.
+    /// Adds a record. `turn_at_ms` is when its turn comes, in milliseconds of broker time.
     pub fn add(&mut self, turn_at_ms: i64, offset: i64, record: T) {
         let entry = Entry { turn_at_ms, offset, record };
-        if self.line.back().map_or(true, |last| last.key() < entry.key()) {
-            self.line.push_back(entry);
+        if self.in_order.back().map_or(true, |last| last.key() < entry.key()) {
+            self.in_order.push_back(entry);
         } else {
             self.early.push(entry);
         }
     }
 
-    /// When there is something to do; `None`: nothing waits.
+    /// Returns when the earliest turn comes, or `None` if no record waits.
     #[must_use]
     pub fn next_turn_at_ms(&self) -> Option<i64> {
-        let first = if self.early_is_first() { self.early.peek() } else { self.line.front() };
+        let first = if self.early_is_first() { self.early.peek() } else { self.in_order.front() };
         first.map(|entry| entry.turn_at_ms)
     }
 
-    /// The record whose turn came first, if it has come.
+    /// Removes and returns the record with the earliest turn, if that turn has come.
     pub fn pop(&mut self, now_ms: i64) -> Option<Entry<T>> {
         if self.next_turn_at_ms()? > now_ms {
             return None;
@@ -82,13 +83,13 @@ impl<T> Pending<T> {
         if self.early_is_first() {
             self.early.pop()
         } else {
-            self.line.pop_front()
+            self.in_order.pop_front()
         }
     }
 
-    /// Changes where records are.
+    /// Applies `change` to each record.
     pub fn for_each_mut(&mut self, mut change: impl FnMut(&mut T)) {
-        for entry in &mut self.line {
+        for entry in &mut self.in_order {
             change(&mut entry.record);
         }
         let mut early = std::mem::take(&mut self.early).into_vec();
@@ -98,39 +99,39 @@ impl<T> Pending<T> {
         self.early = early.into();
     }
 
-    /// Gives back memory that is not needed.
+    /// Frees memory that is not needed.
     pub fn shrink_to_fit(&mut self) {
-        self.line.shrink_to_fit();
+        self.in_order.shrink_to_fit();
         self.early.shrink_to_fit();
     }
 
-    /// Memory that is taken, without what the records themselves refer to.
+    /// Returns how many bytes of memory are allocated, without what the records refer to.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        (self.line.capacity() + self.early.capacity()) * std::mem::size_of::<Entry<T>>()
+        (self.in_order.capacity() + self.early.capacity()) * std::mem::size_of::<Entry<T>>()
     }
 
-    /// How many wait.
+    /// Returns the number of waiting records.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.line.len() + self.early.len()
+        self.in_order.len() + self.early.len()
     }
 
-    /// Whether none waits.
+    /// Returns whether no record waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.line.is_empty() && self.early.is_empty()
+        self.in_order.is_empty() && self.early.is_empty()
     }
 
-    /// How many have had their turn by then.
+    /// Returns the number of records whose turn has come by `now_ms`.
     #[must_use]
     pub fn due_count(&self, now_ms: i64) -> usize {
         let early = self.early.iter().filter(|entry| entry.turn_at_ms <= now_ms).count();
-        early + self.line.partition_point(|entry| entry.turn_at_ms <= now_ms)
+        early + self.in_order.partition_point(|entry| entry.turn_at_ms <= now_ms)
     }
 
     fn early_is_first(&self) -> bool {
-        match (self.early.peek(), self.line.front()) {
+        match (self.early.peek(), self.in_order.front()) {
             (Some(early), Some(line)) => early.key() < line.key(),
             (early, _) => early.is_some(),
         }

@@ -1,23 +1,23 @@
-//! Where a record stands, and where it was first seen.
+//! The place of a record: a topic, a partition and an offset.
 
 use std::str;
 
 use crate::digits;
 
-/// The longest root that is believed: a first copy has it as its id, and ids are not longer.
+/// The maximum length of a root. A record without an id gets its root as its id, and ids have this maximum length.
 pub const MAX_ROOT_BYTES: usize = 256;
 
-/// Which of the two topics that we read.
+/// One of the two topics of a delayed topic that workers read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceTopic {
     /// The front topic, where clients produce.
     Front,
-    /// The delays topic, where workers write hops, and clients that follow the registry.
+    /// The delays topic, where workers write hops. Clients that follow the registry may write to it, too.
     Delays,
 }
 
 impl SourceTopic {
-    /// As it stands in roots and origins.
+    /// Returns the letter for this topic in roots and origins.
     #[must_use]
     pub const fn letter(self) -> u8 {
         match self {
@@ -27,16 +27,17 @@ impl SourceTopic {
     }
 }
 
-/// A record's place. As a *root* it is where the record was first seen, as an *origin* what a copy was made from.
+/// The place of a record. A *root* is the place where the record was first seen, an *origin* is the place of the record from which
+/// a copy was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
     /// The topic.
     pub source: SourceTopic,
-    /// Of that topic.
+    /// The partition of that topic.
     pub partition: u32,
-    /// In that partition.
+    /// The offset in that partition.
     pub offset: i64,
-    /// Of that topic, as Kafka prints it.
+    /// The id of that topic, as Kafka prints it.
     pub topic_id: &'a str,
 }
 
@@ -56,7 +57,7 @@ impl<'a> Place<'a> {
         digits::write(text, self.offset);
     }
 
-    /// A root as `write_root` writes it; `None`: it is not one.
+    /// Parses a root as `write_root` writes it. Returns `None` if `value` is not a root.
     #[must_use]
     pub fn read_root(value: &'a [u8]) -> Option<Self> {
         if value.len() > MAX_ROOT_BYTES || !value.is_ascii() {

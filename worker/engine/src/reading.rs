@@ -1,7 +1,7 @@
-//! The own headers of a record: read and judged.
+//! Reads and validates the headers of this project in a record.
 //!
-//! Two kinds of reader exist: a front partition takes only what a client may say; a delays partition also takes what a
-//! worker wrote there. Values are borrowed from the record.
+//! In a front partition, only headers that a client may set are accepted. In a delays partition, those that a worker wrote there are
+//! accepted, too. Values are borrowed from the record.
 
 use std::str;
 
@@ -10,64 +10,64 @@ use crate::digits;
 use crate::own::Own;
 use crate::place::Place;
 
-/// A header as it stands in a record: name, which may be any bytes, and value or null.
+/// A header of a record: its name, which may be any bytes, and its value, or `None` for null.
 pub type Header<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// The headers of a record, in order. They are walked through twice: to decide, and to copy.
+/// The headers of a record, in order. They are iterated over twice: for the decision and for the copy.
 pub trait Headers<'a>: Iterator<Item = Header<'a>> + Clone {}
 
 impl<'a, I: Iterator<Item = Header<'a>> + Clone> Headers<'a> for I {}
 
-/// Attempts are counted up to here.
+/// The highest value of `dt-attempt`.
 pub const MAX_ATTEMPT: u64 = i32::MAX.unsigned_abs() as u64;
 const MAX_ID_BYTES: usize = 256;
 const MAX_GROUP_BYTES: usize = 249;
 const MAX_TOPIC_BYTES: usize = 249;
-/// What is kept of a client's `dt-error`.
+/// How many bytes of a client's `dt-error` are kept.
 pub const MAX_ERROR_BYTES: usize = 2048;
 
-/// What the own headers of a record say.
+/// The values of the headers of this project in a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnHeaders<'a> {
-    /// There is at least one, be it one that is dropped.
+    /// Whether the record has at least one such header, even one that is dropped.
     pub any: bool,
-    /// Stable over all attempts.
+    /// The id, which stays the same through all attempts.
     pub id: Option<&'a [u8]>,
-    /// How often the record was already handed to consumers.
+    /// How often the record was handed to consumers before.
     pub attempt: u32,
     /// The consumer group that failed.
     pub group: Option<&'a [u8]>,
-    /// The due time that was asked for.
+    /// The requested due time, in milliseconds since the epoch.
     pub deliver_at_ms: Option<u64>,
-    /// The entry of the delay list that was asked for, from 1; above the last entry it is the last.
+    /// The requested entry of the delay list, counted from 1. A number above the last entry means the last entry.
     pub delay_level: Option<u64>,
-    /// The ready topic that was asked for.
+    /// The requested ready topic.
     pub target: Option<Target<'a>>,
-    /// Of the layout by which a client wrote into a delays partition.
+    /// The generation of the layout by which a client chose a delays partition.
     pub generation: Option<u64>,
-    /// By the client's clock.
+    /// When the record was made, by the client's clock.
     pub created_at_ms: Option<u64>,
-    /// By the client's clock.
+    /// When the failed attempt ended, by the client's clock.
     pub done_at_ms: Option<u64>,
     /// Why the last attempt failed.
     pub error: Option<&'a [u8]>,
-    /// What a worker wrote when it copied the record into a delays partition.
+    /// The headers that a worker wrote when it copied the record into a delays partition.
     pub hop: Option<HopHeaders<'a>>,
 }
 
-/// What `dt-target` says: `topic`, or `topic:partition`.
+/// The value of `dt-target`: `topic`, or `topic:partition`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
-    /// As it was said.
+    /// The value as the client wrote it.
     pub said: &'a [u8],
-    /// The topic.
+    /// The name of the topic.
     pub topic: &'a str,
-    /// Of that topic; `None`: any.
+    /// The partition of that topic, or `None` if the record may go to any.
     pub partition: Option<u32>,
 }
 
 impl<'a> Target<'a> {
-    /// `None`: it is none.
+    /// Parses the value of `dt-target`. Returns `None` if it is not valid.
     fn read(said: &'a [u8]) -> Option<Self> {
         const MAX_DIGITS: usize = 10;
         let mut parts = said.splitn(2, |byte| *byte == b':');
@@ -85,100 +85,101 @@ impl<'a> Target<'a> {
     }
 }
 
-/// What a worker notes of a record that it hops.
+/// The headers that a worker writes into a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopHeaders<'a> {
     /// Where the record was first seen.
     pub root: Place<'a>,
-    /// Fixed there.
+    /// The due time, which was fixed when the record was first seen.
     pub due_at_ms: i64,
-    /// When the record came in, if a worker has noted it.
+    /// When the record came in, if a worker has recorded it.
     pub appended_at_ms: Option<i64>,
-    /// How often it has hopped.
+    /// How often the record has hopped.
     pub hops: u64,
 }
 
 impl OwnHeaders<'_> {
-    /// How often the record has hopped.
+    /// Returns how often the record has hopped.
     #[must_use]
     pub fn hops(&self) -> u64 {
         self.hop.map_or(0, |hop| hop.hops)
     }
 
-    /// When the record came in, as far as is known. `appended_at_ms`: when it was appended where it was read.
+    /// Returns when the record came in, if that is known. `appended_at_ms` is the append time of the copy that was read.
     #[must_use]
     pub fn came_in_at_ms(&self, appended_at_ms: Option<i64>) -> Option<i64> {
         self.hop.and_then(|hop| hop.appended_at_ms).or(appended_at_ms)
     }
 }
 
-/// What a client says. Headers that only workers write are dropped, not punished: an ordinary retry copies them all.
+/// Reads the headers that a client may set. Headers that only workers write are dropped and not rejected, because an ordinary retry
+/// copies all headers.
 ///
-/// Of these only `dt-released` is looked at, and it can only raise: a copy whose attempt is not higher than that of the
-/// release that it was made from counts as one higher.
+/// The exception is `dt-released`, which can only raise the attempt. If the attempt of a copy is not higher than that of the release
+/// that it was made from, it counts as one higher than that.
 ///
 /// # Errors
-/// One of those that a client may say can't be honoured.
+/// A header that a client may set is not accepted.
 pub fn read_front<'a>(headers: impl Headers<'a>) -> Result<OwnHeaders<'a>, UnreadableHeader<'a>> {
-    Found::of(headers).as_front()
+    RawHeaders::of(headers).as_front()
 }
 
-/// As `read_front`, and believes a worker's hop. A hop never carries `dt-released`, every copy of a ready record does.
+/// Reads headers as `read_front` does, and also accepts the hop of a worker. A hop never has `dt-released`, but every copy of a ready
+/// record has it.
 ///
 /// # Errors
-/// One of those that a client may say, or that make a hop, can't be honoured.
+/// A header that a client may set, or one that makes a hop, is not accepted.
 pub fn read_delays<'a>(headers: impl Headers<'a>) -> Result<OwnHeaders<'a>, UnreadableHeader<'a>> {
-    let found = Found::of(headers);
-    let hopped = found.has(Own::Root) && found.has(Own::Origin) && found.has(Own::DueAt) && !found.has(Own::Released);
+    let raw = RawHeaders::of(headers);
+    let hopped = raw.has(Own::Root) && raw.has(Own::Origin) && raw.has(Own::DueAt) && !raw.has(Own::Released);
     if hopped {
-        found.as_hop()
+        raw.as_hop()
     } else {
-        found.as_front()
+        raw.as_front()
     }
 }
 
-/// What can be read of the own headers of a record that is refused for others. Not its `dt-error`: that of a dead letter says why it
-/// is one.
+/// Reads the valid headers of a record that is rejected because of others. Leaves out `dt-error`, because that of a dead letter says
+/// why the record is one.
 pub fn legible<'a>(headers: impl Headers<'a>) -> OwnHeaders<'a> {
-    Found::of(headers).legible()
+    RawHeaders::of(headers).legible()
 }
 
-/// The own headers by name, not judged yet.
-struct Found<'a> {
-    /// By name; of one that is there twice the first.
+/// The headers of this project by name, before they are validated. Sets of names are bit masks.
+struct RawHeaders<'a> {
+    /// Values by name. If a record has a header more than once, the first value counts.
     values: [&'a [u8]; Own::COUNT],
-    /// Bits by name.
     present: u32,
     null: u32,
-    twice: u32,
-    /// The first that a client may say once and said twice.
-    twice_of_client: Option<Own>,
-    /// The first that a worker writes once into a hop and that is there twice.
-    twice_of_hop: Option<Own>,
-    /// Names and values of those that a client may say.
+    duplicated: u32,
+    /// The first duplicate of a header that a client may set.
+    duplicate_of_client: Option<Own>,
+    /// The first duplicate of a header that makes a hop.
+    duplicate_of_hop: Option<Own>,
+    /// The size of the names and values that a client may set.
     clients_bytes: usize,
-    /// One more than the highest attempt that `dt-released` tells of.
+    /// One more than the highest attempt in a `dt-released` header.
     least_attempt: u32,
 }
 
-impl<'a> Found<'a> {
+impl<'a> RawHeaders<'a> {
     fn of(headers: impl Headers<'a>) -> Self {
-        let mut found = Found {
+        let mut raw = RawHeaders {
             values: [&[]; Own::COUNT],
             present: 0,
             null: 0,
-            twice: 0,
-            twice_of_client: None,
-            twice_of_hop: None,
+            duplicated: 0,
+            duplicate_of_client: None,
+            duplicate_of_hop: None,
             clients_bytes: 0,
             least_attempt: 0,
         };
         for (name, value) in headers {
             if let Some(name) = Own::of(name) {
-                found.add(name, value);
+                raw.add(name, value);
             }
         }
-        found
+        raw
     }
 
     fn add(&mut self, name: Own, value: Option<&'a [u8]>) {
@@ -186,11 +187,11 @@ impl<'a> Found<'a> {
             self.least_attempt = self.least_attempt.max(released_attempt(value).map_or(0, |attempt| attempt + 1));
         }
         if self.has(name) {
-            self.twice |= bit(name);
+            self.duplicated |= bit(name);
             if name.is_clients() {
-                self.twice_of_client = self.twice_of_client.or(Some(name));
+                self.duplicate_of_client = self.duplicate_of_client.or(Some(name));
             } else if matches!(name, Own::Root | Own::DueAt | Own::Hops) {
-                self.twice_of_hop = self.twice_of_hop.or(Some(name));
+                self.duplicate_of_hop = self.duplicate_of_hop.or(Some(name));
             }
             return;
         }
@@ -208,7 +209,7 @@ impl<'a> Found<'a> {
         self.present & bit(name) != 0
     }
 
-    /// The value of one that is there; `None`: it is null.
+    /// Returns the value of a header that is present, or `None` for null.
     fn value(&self, name: Own) -> Option<&'a [u8]> {
         (self.null & bit(name) == 0).then_some(self.values[name as usize])
     }
@@ -217,28 +218,28 @@ impl<'a> Found<'a> {
         if self.present == 0 {
             return Ok(OwnHeaders::default());
         }
-        let mut said = self.as_client()?;
-        said.attempt = said.attempt.max(self.least_attempt);
-        Ok(said)
+        let mut headers = self.as_client()?;
+        headers.attempt = headers.attempt.max(self.least_attempt);
+        Ok(headers)
     }
 
     fn as_hop(&self) -> Result<OwnHeaders<'a>, UnreadableHeader<'a>> {
-        if let Some(name) = self.twice_of_hop {
+        if let Some(name) = self.duplicate_of_hop {
             return Err(UnreadableHeader::Twice(name));
         }
         let root = self.value(Own::Root).and_then(Place::read_root).ok_or(UnreadableHeader::NoRoot)?;
-        let said = self.as_client()?;
-        let due_at_ms = self.judged_number(Own::DueAt, MAX_NUMBER)?;
+        let headers = self.as_client()?;
+        let due_at_ms = self.parse_number(Own::DueAt, MAX_NUMBER)?;
         let hops = self.number(Own::Hops, MAX_NUMBER)?.unwrap_or(0);
         let due_at_ms = i64::try_from(due_at_ms).unwrap_or(i64::MAX);
-        // a record is not to be lost for it
+        // an invalid append time is ignored: it is no reason for a dead letter
         let appended_at_ms = self.number(Own::AppendedAt, MAX_NUMBER).ok().flatten();
         let appended_at_ms = appended_at_ms.and_then(|ms| i64::try_from(ms).ok());
-        Ok(OwnHeaders { hop: Some(HopHeaders { root, due_at_ms, appended_at_ms, hops }), ..said })
+        Ok(OwnHeaders { hop: Some(HopHeaders { root, due_at_ms, appended_at_ms, hops }), ..headers })
     }
 
     fn as_client(&self) -> Result<OwnHeaders<'a>, UnreadableHeader<'a>> {
-        if let Some(name) = self.twice_of_client {
+        if let Some(name) = self.duplicate_of_client {
             return Err(UnreadableHeader::Twice(name));
         }
         if self.clients_bytes > MAX_OWN_BYTES {
@@ -265,7 +266,7 @@ impl<'a> Found<'a> {
     }
 
     fn legible(mut self) -> OwnHeaders<'a> {
-        self.present &= !self.twice;
+        self.present &= !self.duplicated;
         let number = |name, most| self.number(name, most).ok().flatten();
         OwnHeaders {
             id: self.text(Own::Id, MAX_ID_BYTES).ok().flatten(),
@@ -282,13 +283,13 @@ impl<'a> Found<'a> {
 
     fn number(&self, name: Own, most: u64) -> Result<Option<u64>, UnreadableHeader<'a>> {
         if self.has(name) {
-            self.judged_number(name, most).map(Some)
+            self.parse_number(name, most).map(Some)
         } else {
             Ok(None)
         }
     }
 
-    fn judged_number(&self, name: Own, most: u64) -> Result<u64, UnreadableHeader<'a>> {
+    fn parse_number(&self, name: Own, most: u64) -> Result<u64, UnreadableHeader<'a>> {
         const MAX_DIGITS: usize = 19;
         let value = self.value(name);
         value
@@ -329,7 +330,7 @@ fn narrow(attempt: u64) -> u32 {
     u32::try_from(attempt).unwrap_or(u32::MAX)
 }
 
-/// The attempt that a `dt-released` was written for; `None`: it isn't one.
+/// Parses the attempt in a value of `dt-released`. Returns `None` if the value is not valid.
 fn released_attempt(value: Option<&[u8]>) -> Option<u32> {
     const MAX_DIGITS: usize = 10;
     let value = value?;

@@ -1,4 +1,4 @@
-//! A record as it was read, and what routing needs to know besides it.
+//! A record as it was read, and the other input of routing.
 
 use std::num::NonZeroU32;
 
@@ -7,72 +7,72 @@ use crate::layout::Layout;
 use crate::place::{Place, SourceTopic};
 use crate::reading::{read_delays, read_front, Headers, OwnHeaders};
 
-/// What routing needs of a layout record.
+/// What routing needs of the layout record of a delayed topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The table.
+    /// Which partition of the delays topic stands for which delay.
     pub layout: Layout,
-    /// The last attempt that is made.
+    /// The number of the last attempt.
     pub retry_cap: u32,
-    /// How far ahead of its append time a record may ask to be due.
+    /// How far ahead of its append time the requested due time of a record may be.
     pub max_delay_seconds: u32,
-    /// Partitions of the ready topic.
+    /// The number of partitions of the ready topic.
     pub ready_partitions: NonZeroU32,
-    /// What `dt-target` may name.
+    /// The topics that `dt-target` may name.
     pub targets: Vec<ReadyTopic>,
-    /// For so long after its due time a record waits for a topic that is missing.
+    /// How long after its due time a record waits for a missing topic.
     pub outage_budget_seconds: u32,
 }
 
 impl Policy {
-    /// The topic that `dt-target` may name, and its place among them.
+    /// Returns the index in `targets` of the topic with this name, and the topic.
     pub(crate) fn target(&self, name: &str) -> Option<(usize, &ReadyTopic)> {
         self.targets.iter().enumerate().find(|(_, topic)| topic.name == name)
     }
 }
 
-/// A topic that records are released into if they ask for it.
+/// A topic that records can request with `dt-target`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyTopic {
-    /// Its name.
+    /// The name of the topic.
     pub name: String,
-    /// 0: it is missing. `None`: nobody has looked yet.
+    /// The number of partitions: 0 if the topic is missing, `None` if no one has checked yet.
     pub partitions: Option<u32>,
 }
 
-/// The kind of partition that a record was read from.
+/// The topic that a record was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// One of the front topic.
+    /// The front topic.
     Front,
-    /// One of the delays topic.
+    /// The delays topic.
     Delays {
-        /// The delay that the partition stands for (`Layout::delay_of`), which never changes.
+        /// The delay that the record's partition stands for (`Layout::delay_of`), which never changes.
         delay_seconds: u32,
     },
 }
 
-/// A record as it was read. `H`: an iterator over its headers, see `Headers`.
+/// A record as it was read. `H` is an iterator over its headers, see `Headers`.
 #[derive(Clone, Debug)]
 pub struct Record<'a, H> {
-    /// Where from.
+    /// The topic that it was read from.
     pub side: Side,
-    /// Of that topic.
+    /// The partition of that topic.
     pub partition: u32,
-    /// In that partition.
+    /// The offset in that partition.
     pub offset: i64,
-    /// Of that topic, as Kafka prints it.
+    /// The id of that topic, as Kafka prints it.
     pub topic_id: &'a str,
-    /// The broker's append time. `None`: the topic has producers' times, which decide nothing; the time of reading counts.
+    /// The broker's append time. `None` if the topic has producers' timestamps, which are ignored: the time of the decision counts.
     pub appended_at_ms: Option<i64>,
-    /// Its key, or null.
+    /// The key, or `None` for null.
     pub key: Option<&'a [u8]>,
-    /// `None`: they can't be read, and the record becomes a dead letter without them.
+    /// The headers. `None` if they cannot be read; the record then becomes a dead letter without them.
     pub headers: Option<H>,
 }
 
 impl<'a, H: Headers<'a>> Record<'a, H> {
-    /// Where it stands.
+    /// Returns the place of the record.
     #[must_use]
     pub fn place(&self) -> Place<'a> {
         let source = match self.side {
@@ -82,10 +82,10 @@ impl<'a, H: Headers<'a>> Record<'a, H> {
         Place { source, partition: self.partition, offset: self.offset, topic_id: self.topic_id }
     }
 
-    /// What its headers say, and where it was first seen.
+    /// Reads the headers of this project, and returns them with the place where the record was first seen.
     ///
     /// # Errors
-    /// They can't be read, or not be honoured.
+    /// The headers cannot be read, or one of them is not accepted.
     pub fn read(&self) -> Result<(OwnHeaders<'a>, Place<'a>), Cause<'a>> {
         let headers = self.headers.clone().ok_or(Cause::HeadersUnreadable)?;
         let own = match self.side {

@@ -1,4 +1,4 @@
-//! The last check before the producer, whatever way a record came: only what is due is released.
+//! The last check before a copy goes to a producer. Whichever path a record took, it is released only if it is due.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -9,16 +9,16 @@ use crate::reading::OwnHeaders;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LowerBoundMs(pub i64);
 
-/// Where a record is released.
+/// The topic and the partition that a record is released into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyPlace {
-    /// Which of `Policy::targets`; `None`: the delayed topic's own ready topic.
+    /// The index in `Policy::targets`, or `None` for the delayed topic's own ready topic.
     pub target: Option<usize>,
-    /// Of that topic.
+    /// The partition of that topic.
     pub partition: u32,
 }
 
-/// A record that is due. Nothing else makes one than `prepare`, and only of one the headers for the ready topic are written.
+/// A record that is due. Only `prepare` creates a `Release`, and the headers for a ready topic are written only for a `Release`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release<'a> {
     own: OwnHeaders<'a>,
@@ -28,12 +28,12 @@ pub struct Release<'a> {
     released_at: LowerBoundMs,
 }
 
-/// A record that is not due must not be released.
+/// The error for a record that was to be released although it is not due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotDue {
-    /// When it is.
+    /// When the record is due, in milliseconds since the epoch.
     pub due_at_ms: i64,
-    /// What is known of the time.
+    /// The lower bound of the broker's time.
     pub now: LowerBoundMs,
 }
 
@@ -46,10 +46,10 @@ impl Display for NotDue {
 impl std::error::Error for NotDue {}
 
 impl<'a> Release<'a> {
-    /// What is to be released into a partition of a ready topic.
+    /// Prepares the release of a record into a partition of a ready topic.
     ///
     /// # Errors
-    /// It isn't due. The caller is at fault then, so with debug assertions it panics.
+    /// The record is not due. This is a bug of the caller, so the function panics if debug assertions are enabled.
     pub fn prepare(
         own: OwnHeaders<'a>,
         root: Place<'a>,
@@ -65,31 +65,31 @@ impl<'a> Release<'a> {
         Ok(Release { own, root, due_at_ms, to, released_at: now })
     }
 
-    /// What its headers say.
+    /// Returns the headers of this project that the record has.
     #[must_use]
     pub fn own(&self) -> &OwnHeaders<'a> {
         &self.own
     }
 
-    /// Where it was first seen.
+    /// Returns the place where the record was first seen.
     #[must_use]
     pub fn root(&self) -> Place<'a> {
         self.root
     }
 
-    /// Fixed where it was first seen.
+    /// Returns the due time, which was fixed when the record was first seen.
     #[must_use]
     pub fn due_at_ms(&self) -> i64 {
         self.due_at_ms
     }
 
-    /// Where it goes.
+    /// Returns the topic and the partition that the record goes to.
     #[must_use]
     pub fn to(&self) -> ReadyPlace {
         self.to
     }
 
-    /// The bound by which it is due.
+    /// Returns the lower bound of the broker's time by which the record is due.
     #[must_use]
     pub fn released_at(&self) -> LowerBoundMs {
         self.released_at

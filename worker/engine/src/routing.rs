@@ -1,4 +1,5 @@
-//! What becomes of a record: released when it is due, hopped into a delays partition, or dead-lettered. Time is passed in.
+//! Decides what happens to a record: it waits, is released when it is due, hops into a delays partition, or becomes a dead letter. The
+//! time is passed in.
 
 use std::num::NonZeroU32;
 
@@ -10,43 +11,43 @@ use crate::reading::{legible, Headers, OwnHeaders};
 use crate::record::{Policy, Record, Side};
 use crate::release::{LowerBoundMs, ReadyPlace, Release};
 
-/// A remainder below this is waited out in the window: no kind is shorter than one second.
+/// A record with less time to wait than this waits in the window, because no delay above 0 is shorter than one second.
 pub const HELD_IN_MEMORY_MS: i64 = 1000;
-/// A record that was read late by no more than this part of its delay goes to the partitions of its delay.
-const LATE_PART: i64 = 8;
-/// Through partitions of one delay, where there is no ladder.
-const MOST_EQUAL_HOPS: i64 = 8;
-/// While the topic that a record asks for is missing, it waits in the delays topic, for no longer than this at a time.
+/// A record still goes to the partitions of its delay if it was read late by at most the delay divided by this.
+const LATE_DIVISOR: i64 = 8;
+/// How often a record may hop through the partitions of one delay if there is no ladder.
+const MAX_EQUAL_HOPS: i64 = 8;
+/// While the topic that a record requests is missing, the record waits in the delays topic, for at most this long at a time.
 const TARGET_WAIT_MS: i64 = 60_000;
-/// The same where there is no such delay: in memory.
+/// If there is no such delay, the record waits in memory, for this long at a time.
 const TARGET_HELD_MS: i64 = 1000;
-/// Before a worker has looked whether it is there.
+/// Until the worker has checked whether the topic exists, the record waits in memory, for this long at a time.
 const TARGET_UNKNOWN_MS: i64 = 100;
 
-/// What becomes of a record that has just been read.
+/// What happens to a record that has just been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision<'a> {
-    /// It is held until its turn, which may have come already.
+    /// The record is held until its turn, which may have come already.
     Wait(Wait<'a>),
-    /// It is copied into the delays topic.
+    /// The record is copied into the delays topic.
     Hop(Hop<'a>),
-    /// It is copied into the dead-letter topic.
+    /// The record is copied into the dead-letter topic.
     DeadLetter(DeadLetter<'a>),
 }
 
 /// A record that is held until its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait<'a> {
-    /// What its headers say.
+    /// The headers of this project that the record has.
     pub own: OwnHeaders<'a>,
-    /// Where it was first seen.
+    /// Where the record was first seen.
     pub root: Place<'a>,
-    /// What is to be remembered of it until then.
+    /// What is remembered of the record until its turn.
     pub waiting: Waiting,
 }
 
 impl<'a> Wait<'a> {
-    /// As `take_turn`, of the record that it is of.
+    /// Decides as the function `take_turn` does, without reading the headers again. `record` is the record that this was created from.
     #[must_use]
     pub fn take_turn<H: Headers<'a>>(self, record: &Record<'a, H>, policy: &Policy, now: LowerBoundMs) -> Turn<'a> {
         turn_of(record, self.own, self.root, self.waiting, policy, now)
@@ -56,65 +57,67 @@ impl<'a> Wait<'a> {
 /// What is remembered of a record that waits. Its headers are read again when its turn has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Fixed where the record was first seen.
+    /// The due time, which was fixed when the record was first seen.
     pub due_at_ms: i64,
-    /// When there is something to do: at its due time, or before it, when its partition's delay is over.
+    /// When the engine decides about the record again: at its due time, or before it, when the delay of its partition is over. A record
+    /// whose ready topic is missing has a later turn.
     pub turn_at_ms: i64,
-    /// A client that should use the front wrote it into a delays partition.
+    /// Whether a client that should use the front topic wrote the record into a delays partition.
     pub misrouted: bool,
 }
 
 /// A copy into the delays topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop<'a> {
-    /// What its headers say.
+    /// The headers of this project that the record has.
     pub own: OwnHeaders<'a>,
-    /// Where it was first seen.
+    /// Where the record was first seen.
     pub root: Place<'a>,
-    /// Fixed there.
+    /// The due time, which was fixed when the record was first seen.
     pub due_at_ms: i64,
-    /// Of the delays topic.
+    /// The partition of the delays topic.
     pub partition: u32,
 }
 
 /// A copy into the dead-letter topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter<'a> {
-    /// What its headers say, as far as they can be read.
+    /// The headers of this project that the record has, as far as they can be read.
     pub own: OwnHeaders<'a>,
-    /// Where it was first seen.
+    /// Where the record was first seen.
     pub root: Place<'a>,
-    /// When it was to come out; `None`: it never was, or that can't be read.
+    /// When the record was to come out. `None` if it was never to come out, or if that cannot be read.
     pub due_at_ms: Option<i64>,
-    /// Why.
+    /// Why the record is a dead letter.
     pub cause: Cause<'a>,
 }
 
 impl DeadLetter<'_> {
-    /// The partition of a dead-letter topic with so many.
+    /// Returns the partition in a dead-letter topic with `dead_letter_partitions` partitions.
     #[must_use]
     pub fn partition(&self, dead_letter_partitions: NonZeroU32) -> u32 {
         self.root.partition % dead_letter_partitions
     }
 }
 
-/// What becomes of a record whose turn has come.
+/// What happens to a record whose turn has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn<'a> {
-    /// It is due.
+    /// The record is due.
     Release(Release<'a>),
-    /// It isn't, and hops on.
+    /// The record hops again, because it is not due, or its ready topic is missing.
     Hop(Hop<'a>),
-    /// It isn't, and is held until it is.
+    /// The record is held until its next turn, because it is not due, or its ready topic is missing or was not checked yet.
     Hold(Waiting),
-    /// What it was decided by can't be read any more, which nothing can cause but a fault of ours.
+    /// The ready topic is not allowed any more, or was missing for too long. Only a bug of the engine can make headers unreadable that
+    /// were readable before.
     DeadLetter(DeadLetter<'a>),
 }
 
-/// What becomes of a record that has not been looked at before.
+/// Decides for the first time what happens to a record.
 ///
-/// Its way follows from when it was read, not from when there is room for its copy: one that was read in time hops, as those
-/// before it did, even if it has become due meanwhile. Otherwise it would overtake them.
+/// The decision depends on when the record was read, not on when there is room for its copy. A record that was read in time hops, as the
+/// records before it did, even if it has become due in the meantime. Otherwise it would overtake them.
 #[must_use]
 pub fn decide<'a, H: Headers<'a>>(
     record: &Record<'a, H>,
@@ -135,13 +138,14 @@ pub fn decide<'a, H: Headers<'a>>(
     }
 }
 
-/// When a client's record is due: at the time that it asks for, or after a delay that begins when it was appended.
+/// Returns when a client's record is due: at the time that it requests, but not before its append time; or after a delay that begins
+/// at its append time.
 fn due_at_ms(own: &OwnHeaders<'_>, appended_at_ms: i64, delay_ms: i64) -> i64 {
-    let asked_ms = own.deliver_at_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
-    asked_ms.map_or(appended_at_ms.saturating_add(delay_ms), |ms| ms.max(appended_at_ms))
+    let requested_ms = own.deliver_at_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+    requested_ms.map_or(appended_at_ms.saturating_add(delay_ms), |ms| ms.max(appended_at_ms))
 }
 
-/// A record of a front partition. Due when it was read, or within a second: it waits; otherwise it hops.
+/// Decides about a record of a front partition. It hops if `next_kind` finds a kind for it, and waits otherwise.
 fn decide_front<'a>(
     own: OwnHeaders<'a>,
     root: Place<'a>,
@@ -149,7 +153,7 @@ fn decide_front<'a>(
     policy: &Policy,
     read_at: LowerBoundMs,
 ) -> Decision<'a> {
-    if let Some(cause) = refused(&own, appended_at_ms, policy) {
+    if let Some(cause) = rejection(&own, appended_at_ms, policy) {
         return Decision::DeadLetter(DeadLetter { own, root, due_at_ms: None, cause });
     }
     let layout = &policy.layout;
@@ -163,7 +167,8 @@ fn decide_front<'a>(
     Decision::Wait(Wait { own, root, waiting })
 }
 
-/// A record of a delays partition: first in, first out, its turn is when the partition's delay, or its own wait, is over.
+/// Decides about a record of a delays partition. These are first in, first out: the turn of a record comes when the delay of the partition
+/// is over, or at its due time, if that is earlier or less than a second later.
 fn decide_delays<'a, H: Headers<'a>>(
     own: OwnHeaders<'a>,
     root: Place<'a>,
@@ -175,68 +180,68 @@ fn decide_delays<'a, H: Headers<'a>>(
     let due_at_ms = if let Some(hop) = own.hop {
         hop.due_at_ms
     } else {
-        if let Some(cause) = refused(&own, appended_at_ms, policy) {
+        if let Some(cause) = rejection(&own, appended_at_ms, policy) {
             return Decision::DeadLetter(DeadLetter { own, root, due_at_ms: None, cause });
         }
         due_at_ms(&own, appended_at_ms, delay_ms)
     };
     let served_at_ms = appended_at_ms.saturating_add(delay_ms);
     let due_by_then = due_at_ms < served_at_ms.saturating_add(HELD_IN_MEMORY_MS);
-    // one that waits for its topic was due before it came here
+    // a record that waits for its topic was due before it was appended here
     let waits_for_topic = due_at_ms < appended_at_ms && lacks_target(record, &own, root, policy);
     let turn_at_ms = if due_by_then && !waits_for_topic { due_at_ms } else { served_at_ms };
     let waiting = Waiting { due_at_ms, turn_at_ms, misrouted: !own.any };
     Decision::Wait(Wait { own, root, waiting })
 }
 
-/// Why a record can't be released.
+/// Why there is no partition that a record can be released into.
 #[derive(PartialEq, Eq)]
-enum NoPlace<'a> {
-    /// It asks for a topic that is not allowed.
+enum NoReadyPlace<'a> {
+    /// The record requests a topic that is not allowed.
     NotAllowed(&'a str),
-    /// The topic that it asks for, or the partition, isn't there.
+    /// The topic or the partition that the record requests does not exist.
     Missing,
-    /// Nobody knows yet whether it is.
+    /// No one has checked yet whether the topic exists.
     Unknown,
 }
 
-/// Where a record is released.
+/// Returns the topic and the partition that a record is released into.
 fn ready_place<'a, H: Headers<'a>>(
     record: &Record<'a, H>,
     own: &OwnHeaders<'a>,
     root: Place<'a>,
     policy: &Policy,
-) -> Result<ReadyPlace, NoPlace<'a>> {
+) -> Result<ReadyPlace, NoReadyPlace<'a>> {
     let spread = |partitions: NonZeroU32| match (record.side, own.hop, record.key) {
         (Side::Delays { .. }, None, Some(key)) if !key.is_empty() => partition_for_key(key, partitions),
         _ => root.partition % partitions,
     };
-    let Some(asked) = own.target else {
+    let Some(requested) = own.target else {
         return Ok(ReadyPlace { target: None, partition: spread(policy.ready_partitions) });
     };
-    let Some((target, topic)) = policy.target(asked.topic) else {
-        return Err(NoPlace::NotAllowed(asked.topic));
+    let Some((target, topic)) = policy.target(requested.topic) else {
+        return Err(NoReadyPlace::NotAllowed(requested.topic));
     };
-    let partitions = NonZeroU32::new(topic.partitions.ok_or(NoPlace::Unknown)?).ok_or(NoPlace::Missing)?;
-    let partition = asked.partition.unwrap_or_else(|| spread(partitions));
+    let partitions = NonZeroU32::new(topic.partitions.ok_or(NoReadyPlace::Unknown)?).ok_or(NoReadyPlace::Missing)?;
+    let partition = requested.partition.unwrap_or_else(|| spread(partitions));
     if partition < partitions.get() {
         Ok(ReadyPlace { target: Some(target), partition })
     } else {
-        Err(NoPlace::Missing)
+        Err(NoReadyPlace::Missing)
     }
 }
 
-/// Whether the topic that a record asks for, or the partition, isn't there.
+/// Returns whether the topic or the partition that a record requests is missing.
 pub fn lacks_target<'a, H: Headers<'a>>(
     record: &Record<'a, H>,
     own: &OwnHeaders<'a>,
     root: Place<'a>,
     policy: &Policy,
 ) -> bool {
-    ready_place(record, own, root, policy) == Err(NoPlace::Missing)
+    ready_place(record, own, root, policy) == Err(NoReadyPlace::Missing)
 }
 
-/// What becomes of a record that was read, and decided, before, and whose turn has come.
+/// Decides what happens to a record that has waited and whose turn has come.
 #[must_use]
 pub fn take_turn<'a, H: Headers<'a>>(
     record: &Record<'a, H>,
@@ -250,7 +255,7 @@ pub fn take_turn<'a, H: Headers<'a>>(
     }
 }
 
-/// As `take_turn`, of a record that was read.
+/// Decides as `take_turn` does, with headers that were read before.
 pub fn turn_of<'a, H: Headers<'a>>(
     record: &Record<'a, H>,
     own: OwnHeaders<'a>,
@@ -263,12 +268,12 @@ pub fn turn_of<'a, H: Headers<'a>>(
     if due_at_ms <= now.0 {
         return match ready_place(record, &own, root, policy) {
             Ok(to) => Release::prepare(own, root, due_at_ms, to, now).map_or(Turn::Hold(waiting), Turn::Release),
-            Err(NoPlace::NotAllowed(topic)) => {
+            Err(NoReadyPlace::NotAllowed(topic)) => {
                 let cause = Cause::TargetNotAllowed(topic);
                 Turn::DeadLetter(DeadLetter { own, root, due_at_ms: Some(due_at_ms), cause })
             }
-            Err(NoPlace::Missing) => wait_for_topic(own, root, waiting, policy, now),
-            Err(NoPlace::Unknown) => {
+            Err(NoReadyPlace::Missing) => wait_for_topic(own, root, waiting, policy, now),
+            Err(NoReadyPlace::Unknown) => {
                 Turn::Hold(Waiting { turn_at_ms: now.0.saturating_add(TARGET_UNKNOWN_MS), ..waiting })
             }
         };
@@ -279,7 +284,7 @@ pub fn turn_of<'a, H: Headers<'a>>(
     }
 }
 
-/// A record that is due, and whose topic is missing.
+/// Decides about a record that is due and whose topic is missing.
 fn wait_for_topic<'a>(
     own: OwnHeaders<'a>,
     root: Place<'a>,
@@ -289,8 +294,8 @@ fn wait_for_topic<'a>(
 ) -> Turn<'a> {
     let Policy { outage_budget_seconds, .. } = *policy;
     let overdue_ms = now.0.saturating_sub(waiting.due_at_ms);
-    if let Some(asked) = own.target.filter(|_| overdue_ms >= i64::from(outage_budget_seconds) * 1000) {
-        let cause = Cause::TargetUnavailable { topic: asked.topic, outage_budget_seconds };
+    if let Some(requested) = own.target.filter(|_| overdue_ms >= i64::from(outage_budget_seconds) * 1000) {
+        let cause = Cause::TargetUnavailable { topic: requested.topic, outage_budget_seconds };
         return Turn::DeadLetter(DeadLetter { own, root, due_at_ms: Some(waiting.due_at_ms), cause });
     }
     let kind = policy.layout.longest_within(TARGET_WAIT_MS).filter(|kind| kind.delay_ms() <= TARGET_WAIT_MS);
@@ -303,8 +308,8 @@ fn wait_for_topic<'a>(
     }
 }
 
-/// A record that is a dead letter whatever else was decided of it: its headers can't be read, or Kafka takes no copy of it where it
-/// should go. `due_at_ms`: when it was to come out.
+/// Returns a record as a dead letter, whatever else was decided about it, because its headers cannot be read or Kafka refuses its copy.
+/// `due_at_ms` is when the record was to come out.
 #[must_use]
 pub fn dead_letter<'a, H: Headers<'a>>(
     record: &Record<'a, H>,
@@ -318,37 +323,37 @@ pub fn dead_letter<'a, H: Headers<'a>>(
     DeadLetter { own, root, due_at_ms, cause }
 }
 
-/// The kind that a record with `remaining_ms` to wait hops to; `None`: it is held in the window.
+/// Returns the kind that a record with `remaining_ms` to wait hops to, or `None` if the record is held in the window.
 ///
-/// The normal case is its own kind, also for a record that was read late by a small part of its delay: should so many wait
-/// there that it is served in its turn only, it is late by that part at most. A hop made later goes to the longest kind that
-/// fits, so that it isn't served behind records that wait longer; if none fits, to the shortest: what is behind its due time
-/// there is the least. Without a ladder the longest that fits may be far too short, and each of its hops is a copy: then it
-/// goes to the next longer one.
+/// Normally this is `own`, the kind of the record's delay, even if the record was read late by a small part of the delay. If so many
+/// records wait there that the record is served only in its turn, it comes out late by that part at most. A later hop goes to the
+/// longest kind that fits, so that the record is not served behind records that wait longer. If no kind fits, it goes to the shortest
+/// one, where it can be late by the least. Without a ladder, the longest kind that fits may be far too short, and each hop makes a
+/// copy. The record then goes to the next longer kind.
 #[must_use]
 pub fn next_kind<'l>(layout: &'l Layout, own: Option<&'l Kind>, remaining_ms: i64) -> Option<&'l Kind> {
     if remaining_ms <= 0 || own.is_some_and(|kind| kind.delay_seconds() == 0) {
         return None;
     }
     let late_ms = |kind: &Kind| kind.delay_ms() - remaining_ms;
-    if own.is_some_and(|kind| late_ms(kind) <= HELD_IN_MEMORY_MS.max(kind.delay_ms() / LATE_PART)) {
+    if own.is_some_and(|kind| late_ms(kind) <= HELD_IN_MEMORY_MS.max(kind.delay_ms() / LATE_DIVISOR)) {
         return own;
     }
     if remaining_ms < HELD_IN_MEMORY_MS {
         return None;
     }
     let fitting = layout.longest_within(remaining_ms)?;
-    if layout.has_ladder() || remaining_ms <= fitting.delay_ms() * MOST_EQUAL_HOPS {
+    if layout.has_ladder() || remaining_ms <= fitting.delay_ms() * MAX_EQUAL_HOPS {
         return Some(fitting);
     }
     layout.shortest_beyond(remaining_ms).or(Some(fitting))
 }
 
-/// What a client asks for and doesn't get.
+/// Returns why a client's request is rejected, or `None` if it is accepted.
 fn refused<'a>(own: &OwnHeaders<'a>, appended_at_ms: i64, policy: &Policy) -> Option<Cause<'a>> {
     let Policy { retry_cap, max_delay_seconds, .. } = *policy;
-    if let Some(asked) = own.target.filter(|asked| policy.target(asked.topic).is_none()) {
-        return Some(Cause::TargetNotAllowed(asked.topic));
+    if let Some(requested) = own.target.filter(|requested| policy.target(requested.topic).is_none()) {
+        return Some(Cause::TargetNotAllowed(requested.topic));
     }
     if own.attempt > retry_cap {
         return Some(Cause::RetryCap { attempt: own.attempt, retry_cap });

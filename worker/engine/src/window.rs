@@ -1,6 +1,6 @@
-//! The window of one partition: what is taken in and not yet finished, and the offset that may be committed.
+//! The window of one partition: the offsets that were taken in and are not finished, and the offset that may be committed.
 //!
-//! Committed is the lowest unfinished offset. Finished offsets above it travel in the commit's metadata, so that a restart
+//! The committed offset is the lowest unfinished one. The metadata of the commit has the finished offsets above it, so that a restart
 //! repeats none of them.
 
 use std::collections::VecDeque;
@@ -8,25 +8,25 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::metadata::MetadataEncoder;
 
-/// Offsets that a bitmap may have to cover before intake waits. With nothing to compress, base64 of 23,700 / 8 bytes fits into
-/// a commit's metadata beside a topic id; the rest is room for what is taken in before anybody looks.
+/// How many offsets a bitmap may have to cover before intake pauses. Even if it cannot be compressed, the base64 of 23,700 / 8 bytes
+/// fits into the metadata of a commit beside a topic id. The difference is room for what is taken in before the pause.
 pub const MAX_SPAN: i64 = 20_000;
 
 /// What to commit for a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommitPoint {
-    /// The lowest unfinished one.
+    /// The lowest unfinished offset.
     pub offset: i64,
-    /// The finished ones above it.
+    /// The finished offsets above it, encoded.
     pub metadata: String,
 }
 
-/// The consumer went back without a new window.
+/// The consumer went back to an earlier offset without a new window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WentBack {
-    /// What it gave.
+    /// The offset that came.
     pub offset: i64,
-    /// What was to come.
+    /// The lowest offset that could come.
     pub position: i64,
 }
 
@@ -38,65 +38,66 @@ impl Display for WentBack {
 
 impl std::error::Error for WentBack {}
 
-/// Offsets of one partition between the committed one and the position.
+/// The offsets of one partition between the committed offset and the position.
 #[derive(Clone, Debug)]
 pub struct Window {
     position: i64,
-    /// Ascending, those without a bit left out: Kafka may skip any number of offsets.
+    /// In ascending order. Blocks without a bit are left out, because Kafka may skip any number of offsets.
     blocks: VecDeque<Block>,
 }
 
 const BLOCK: i64 = 64;
 
-/// As many offsets as a word has bits, least significant first.
+/// 64 offsets, each with a bit in `held` and `done`, least significant first.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     /// A multiple of `BLOCK`.
     start: i64,
-    /// Taken in and not finished.
+    /// Offsets that were taken in and are not finished.
     held: u64,
     done: u64,
 }
 
 impl Window {
-    /// `start`: the committed offset; `finished`: those above it that are already done, ascending (`metadata::decode`).
+    /// Creates a window. `start` is the committed offset. `finished` has the finished offsets above it, in ascending order
+    /// (`metadata::decode`).
     #[must_use]
     pub fn new(start: i64, finished: impl IntoIterator<Item = i64>) -> Self {
         let mut window = Window { position: start, blocks: VecDeque::new() };
         for offset in finished {
             window.block(offset).done |= bit(offset);
         }
-        window.shed();
+        window.drop_finished_blocks();
         window
     }
 
-    /// The offset that comes next.
+    /// Returns the offset that comes next.
     #[must_use]
     pub fn position(&self) -> i64 {
         self.position
     }
 
-    /// How many offsets lie between the one to commit and the position. At `MAX_SPAN` intake has to wait: what finishes
-    /// above the lowest unfinished offset would no longer fit the metadata. Finished offsets of a former life may lie above
-    /// the position; they don't count, or intake would never get there.
+    /// Returns how many offsets lie between the offset to commit and the position. At `MAX_SPAN`, intake has to pause, because further
+    /// finished offsets would not fit into the metadata. Finished offsets of an earlier assignment may lie above the position. They do
+    /// not count, because intake would otherwise never reach them.
     #[must_use]
     pub fn span(&self) -> i64 {
         self.position - self.lowest_unfinished()
     }
 
-    /// The one to commit.
+    /// Returns the offset to commit.
     #[must_use]
     pub fn lowest_unfinished(&self) -> i64 {
         match self.blocks.front() {
             Some(first) if first.held != 0 => first.start + i64::from(first.held.trailing_zeros()),
-            _ => self.position, // `shed` has left no block below it
+            _ => self.position, // `drop_finished_blocks` has left no block that is wholly below it
         }
     }
 
-    /// Takes in an offset; false if it is finished already. Offsets that Kafka skips (transaction marks) count as finished.
+    /// Takes in an offset. Returns false if it is finished already. Offsets that Kafka skips (transaction markers) count as finished.
     ///
     /// # Errors
-    /// The offset lies before the position.
+    /// The offset is below the position.
     pub fn take(&mut self, offset: i64) -> Result<bool, WentBack> {
         if offset < self.position {
             return Err(WentBack { offset, position: self.position });
@@ -107,21 +108,22 @@ impl Window {
         if fresh {
             block.held |= bit(offset);
         }
-        self.shed();
+        self.drop_finished_blocks();
         Ok(fresh)
     }
 
-    /// Kafka has no more records below `offset`, only transaction marks and aborted ones. False: that is no news.
+    /// Moves the position to `offset`, because Kafka has no more records below it, only transaction markers and aborted records. Returns
+    /// false if the position is not below `offset`.
     pub fn skip_to(&mut self, offset: i64) -> bool {
         if offset <= self.position {
             return false;
         }
         self.position = offset;
-        self.shed();
+        self.drop_finished_blocks();
         true
     }
 
-    /// One that begins at the lowest unfinished offset and knows what is finished above it.
+    /// Returns a window that begins at the lowest unfinished offset and has the same finished offsets above it.
     #[must_use]
     pub fn renewed(&self) -> Window {
         let lowest = self.lowest_unfinished();
@@ -132,7 +134,7 @@ impl Window {
         Window::new(lowest, self.blocks.iter().flat_map(finished).filter(|offset| *offset > lowest))
     }
 
-    /// The record is released, hopped or dead-lettered, and acknowledged. False: it was not held.
+    /// Marks an offset as finished, because Kafka has acknowledged the copy of its record. Returns false if the offset was not held.
     pub fn finish(&mut self, offset: i64) -> bool {
         if offset < self.lowest_unfinished() {
             return false;
@@ -141,18 +143,18 @@ impl Window {
         let held = block.held & bit(offset) != 0;
         block.held &= !bit(offset);
         block.done |= bit(offset);
-        self.shed();
+        self.drop_finished_blocks();
         held
     }
 
-    /// Whether a restart would not repeat it.
+    /// Returns whether an offset is finished, so that a restart would not repeat its record.
     #[must_use]
     pub fn is_finished(&self, offset: i64) -> bool {
         let place = self.blocks.binary_search_by_key(&start_of(offset), |block| block.start);
         offset < self.lowest_unfinished() || place.is_ok_and(|at| self.blocks[at].done & bit(offset) != 0)
     }
 
-    /// What to commit. `topic_id`: as Kafka prints it, empty if it isn't known.
+    /// Returns what to commit. `topic_id` is as Kafka prints it, and empty if it is not known.
     #[must_use]
     pub fn commit_point(&self, encoder: &mut MetadataEncoder, topic_id: &str) -> CommitPoint {
         let offset = self.lowest_unfinished();
@@ -160,19 +162,19 @@ impl Window {
         CommitPoint { offset, metadata: encoder.encode(offset, finished, topic_id) }
     }
 
-    /// The block of an offset, made if it isn't there.
+    /// Returns the block of an offset, and creates it if it does not exist.
     fn block(&mut self, offset: i64) -> &mut Block {
         let start = start_of(offset);
-        let at = self.place_of(start);
+        let at = self.block_index(start);
         if self.blocks.get(at).map_or(true, |block| block.start != start) {
             self.blocks.insert(at, Block { start, held: 0, done: 0 });
         }
         &mut self.blocks[at]
     }
 
-    /// Where a block is, or would have to be.
-    fn place_of(&self, start: i64) -> usize {
-        // nearly always none is left out, and nearly always it is the last or one of the first
+    /// Returns the index of a block, or the index at which to insert it.
+    fn block_index(&self, start: i64) -> usize {
+        // nearly always no block is left out, so that the index is the distance to the first block
         let first = self.blocks.front().map_or(start, |block| block.start);
         if let Ok(guess) = usize::try_from((start - first) / BLOCK) {
             if self.blocks.get(guess).is_some_and(|block| block.start == start) {
@@ -182,8 +184,8 @@ impl Window {
         self.blocks.binary_search_by_key(&start, |block| block.start).unwrap_or_else(|at| at)
     }
 
-    /// Drops what a commit no longer has to say: whole blocks below the lowest unfinished offset.
-    fn shed(&mut self) {
+    /// Drops the blocks that a commit no longer needs: those wholly below the lowest unfinished offset.
+    fn drop_finished_blocks(&mut self) {
         while self.blocks.front().is_some_and(|first| first.held == 0 && first.start <= self.position - BLOCK) {
             self.blocks.pop_front();
         }

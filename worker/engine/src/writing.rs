@@ -1,4 +1,4 @@
-//! The headers of a copy: the foreign ones as they are, then ours.
+//! Writes the headers of a copy: the foreign ones unchanged, then those of this project.
 
 use std::io::Write;
 
@@ -9,9 +9,9 @@ use crate::reading::{Headers, OwnHeaders};
 use crate::release::Release;
 use crate::routing::{DeadLetter, Hop};
 
-/// Takes the headers of a copy, in order: a client's list, or an encoder.
+/// Receives the headers of a copy, in order.
 pub trait HeaderSink {
-    /// The next one; its value may be null.
+    /// Appends a header. Its value may be null.
     fn header(&mut self, name: &[u8], value: Option<&[u8]>);
 }
 
@@ -21,19 +21,19 @@ impl HeaderSink for Vec<(Vec<u8>, Option<Vec<u8>>)> {
     }
 }
 
-/// How much of a record its copy has. Less than all only in the dead-letter topic, after Kafka refused it as too large.
+/// How much of a record its copy has. Only a dead letter has less than the whole record, after Kafka refused a larger copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Key, value and headers.
     Whole,
     /// Key and headers.
     WithoutValue,
-    /// Our own headers only.
+    /// Only the headers of this project.
     OwnHeaders,
 }
 
 impl Extent {
-    /// The next smaller one; `None`: there is nothing left to leave out.
+    /// Returns the next smaller extent, or `None` if nothing is left to leave out.
     #[must_use]
     pub fn smaller(self) -> Option<Extent> {
         match self {
@@ -44,15 +44,15 @@ impl Extent {
     }
 }
 
-/// Writes the headers of copies. One for a thread: it keeps the memory that it composes values in.
+/// Writes the headers of copies. It keeps the memory in which it composes values, so that each thread needs only one.
 #[derive(Debug, Default)]
 pub struct CopyHeaders {
-    /// The root, then whatever else has to be composed.
+    /// The root, then the other values that have to be composed.
     text: Vec<u8>,
 }
 
 impl CopyHeaders {
-    /// Of the copy in the delays topic. `made_from`: the record, and `headers` are its.
+    /// Writes the headers of a copy in the delays topic. `headers` are those of the record at `made_from`.
     pub fn hop<'a>(
         &mut self,
         headers: impl Headers<'a>,
@@ -60,15 +60,15 @@ impl CopyHeaders {
         hop: &Hop<'a>,
         to: &mut impl HeaderSink,
     ) {
-        foreign(headers, to);
-        self.identity(&hop.own, hop.root, to);
-        self.way(hop.root, made_from, to);
+        put_foreign(headers, to);
+        self.put_identity(&hop.own, hop.root, to);
+        self.put_provenance(hop.root, made_from, to);
         put_number(Own::DueAt, hop.due_at_ms, to);
-        asked(&hop.own, to);
-        put_number(Own::Hops, MAX_NUMBER.min(hop.own.hops() + 1), to); // or the copy could not be read
+        put_requested_time(&hop.own, to);
+        put_number(Own::Hops, MAX_NUMBER.min(hop.own.hops() + 1), to); // a larger number could not be read
     }
 
-    /// Of the copy in the ready topic. `made_from`: the record, and `headers` are its.
+    /// Writes the headers of a copy in a ready topic. `headers` are those of the record at `made_from`.
     pub fn release<'a>(
         &mut self,
         headers: impl Headers<'a>,
@@ -77,9 +77,9 @@ impl CopyHeaders {
         to: &mut impl HeaderSink,
     ) {
         let own = release.own();
-        foreign(headers, to);
-        self.identity(own, release.root(), to);
-        self.way(release.root(), made_from, to);
+        put_foreign(headers, to);
+        self.put_identity(own, release.root(), to);
+        self.put_provenance(release.root(), made_from, to);
         put_number(Own::DueAt, release.due_at_ms(), to);
         let start = self.text.len();
         crate::digits::write(&mut self.text, own.attempt);
@@ -89,8 +89,8 @@ impl CopyHeaders {
         put_number(Own::Hops, own.hops(), to);
     }
 
-    /// Of the copy in the dead-letter topic. `made_from`: the record, and `headers` are its; of an `Extent` that has none,
-    /// or where they can't be read, there are none. What the client asked for stays with it, so that it can be sent again.
+    /// Writes the headers of a copy in the dead-letter topic. `headers` are those of the record at `made_from`, or empty if the
+    /// `Extent` leaves them out or they cannot be read. The copy keeps what the client requested, so that it can be sent again.
     pub fn dead_letter<'a>(
         &mut self,
         headers: impl Headers<'a>,
@@ -98,23 +98,23 @@ impl CopyHeaders {
         dead: &DeadLetter<'a>,
         to: &mut impl HeaderSink,
     ) {
-        foreign(headers, to);
-        self.identity(&OwnHeaders { error: None, ..dead.own.clone() }, dead.root, to);
-        self.way(dead.root, made_from, to);
-        asked(&dead.own, to);
+        put_foreign(headers, to);
+        self.put_identity(&OwnHeaders { error: None, ..dead.own.clone() }, dead.root, to);
+        self.put_provenance(dead.root, made_from, to);
+        put_requested_time(&dead.own, to);
         if let Some(due_at_ms) = dead.due_at_ms {
             put_number(Own::DueAt, due_at_ms, to);
         }
         put(Own::Reason, dead.cause.reason().as_bytes(), to);
         let start = self.text.len();
-        // writing into memory doesn't fail
+        // writing to memory does not fail
         let _ = write!(self.text, "{}", dead.cause);
         put(Own::Error, dead.own.error.unwrap_or(&self.text[start..]), to);
         put_number(Own::Hops, dead.own.hops(), to);
     }
 
-    /// What a client said of it, and leaves the root at the beginning of `text`.
-    fn identity(&mut self, own: &OwnHeaders<'_>, root: Place<'_>, to: &mut impl HeaderSink) {
+    /// Writes the id, the attempt and the other headers that a client set. Leaves the root in `text`.
+    fn put_identity(&mut self, own: &OwnHeaders<'_>, root: Place<'_>, to: &mut impl HeaderSink) {
         self.text.clear();
         root.write_root(&mut self.text);
         put(Own::Id, own.id.unwrap_or(&self.text), to);
@@ -136,11 +136,11 @@ impl CopyHeaders {
         }
     }
 
-    /// Where it was first seen, and what it is a copy of.
-    fn way(&mut self, root: Place<'_>, made_from: Place<'_>, to: &mut impl HeaderSink) {
+    /// Writes the root and the origin. `text` contains the root.
+    fn put_provenance(&mut self, root: Place<'_>, made_from: Place<'_>, to: &mut impl HeaderSink) {
         put(Own::Root, &self.text, to);
         if root == made_from {
-            // the root of a record that was just seen begins with its origin
+            // the root of a record that is seen for the first time begins with its origin
             let end = self.text.len() - root.topic_id.len() - 1;
             put(Own::Origin, &self.text[..end], to);
         } else {
@@ -151,8 +151,8 @@ impl CopyHeaders {
     }
 }
 
-/// When the client asked for it to come out, which decides nothing any more.
-fn asked(own: &OwnHeaders<'_>, to: &mut impl HeaderSink) {
+/// Writes the due time and the delay level that the client requested. They no longer decide anything.
+fn put_requested_time(own: &OwnHeaders<'_>, to: &mut impl HeaderSink) {
     if let Some(deliver_at_ms) = own.deliver_at_ms {
         put_number(Own::DeliverAt, deliver_at_ms, to);
     }
@@ -169,8 +169,8 @@ fn put(name: Own, value: &[u8], to: &mut impl HeaderSink) {
     to.header(name.name().as_bytes(), Some(value));
 }
 
-/// The headers that are not ours, in order, duplicates included.
-fn foreign<'a>(headers: impl Headers<'a>, to: &mut impl HeaderSink) {
+/// Copies the foreign headers in order, including duplicates.
+fn put_foreign<'a>(headers: impl Headers<'a>, to: &mut impl HeaderSink) {
     for (name, value) in headers {
         if Own::of(name).is_none() {
             to.header(name, value);
