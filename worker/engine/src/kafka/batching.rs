@@ -1,16 +1,16 @@
-//! Which copies a producer may be given: none that it may not send yet, and one alone where Kafka doesn't know the producer.
+//! Decides which copies a producer may be given: only those that it can send now, and only one if Kafka does not know the producer.
 //!
-//! An idempotent producer of librdkafka sends nothing more to a partition while five or more of its records are on their way
-//! there. If it holds one more meanwhile, whose `linger.ms` is over, its thread asks again and again whether it may be sent, without
-//! a pause: it takes a whole processor until the acknowledgement comes, and most where the broker is slow.
+//! An idempotent producer of librdkafka sends nothing more to a partition while five or more of its records are in flight to that
+//! partition. If it then holds another record for the partition, and its `linger.ms` is over, the producer's thread checks without a
+//! pause whether it may send that record. This takes a whole processor until the acknowledgement comes, longest if the broker is slow.
 //! See `rd_kafka_toppar_producer_serve` and <https://github.com/confluentinc/librdkafka/issues/3692>.
 //!
-//! And it loses records where the first batch to a partition is refused for a moment (`NOT_LEADER_OR_FOLLOWER` while a leader is elected,
-//! or a partition is new) and the second, on its way behind it, is not. From a producer of which it has no record in that partition
-//! Kafka takes any sequence number, and librdkafka tells the first batch as delivered too, since what came after it was. See
-//! `rd_kafka_dr_implicit_ack` and <https://github.com/confluentinc/confluent-kafka-go/issues/921>. Once Kafka has a record of the producer
-//! it refuses a batch whose predecessor is missing. So the first record goes alone, and others when it has an offset. A topic that was
-//! made again since then looks like the one that is known: what is told as delivered without an offset counts as refused (event.rs).
+//! Such a producer also loses records if Kafka temporarily refuses the first batch to a partition (`NOT_LEADER_OR_FOLLOWER`, while a
+//! leader is elected or the partition is new), but not the second one, which is in flight behind it. If Kafka has no state of a producer
+//! in a partition, it accepts any sequence number. librdkafka then reports the first batch as delivered, too, because a later one was.
+//! See `rd_kafka_dr_implicit_ack` and <https://github.com/confluentinc/confluent-kafka-go/issues/921>. If Kafka has state of the
+//! producer, it refuses a batch whose predecessor is missing. The first record therefore goes alone, and others follow when it has an
+//! offset. This does not help if the topic was created again since then, so event.rs treats a delivery without an offset as a refusal.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,46 +20,49 @@ use std::time::{Duration, Instant};
 use super::client::Settings;
 use super::event::Place;
 
-/// `RD_KAFKA_IDEMP_MAX_INFLIGHT`; what counts are records, whatever its documentation says of requests.
-const MOST_IN_FLIGHT: u32 = 5;
-/// What comes so soon after the first record of a batch goes with it: less than `linger.ms`.
-const OPEN: Duration = Duration::from_micros(800);
-/// Less than `batch.size`, a million.
-const MOST_BYTES: usize = 900_000;
-/// Kafka forgets a producer that has written nothing to a partition for `producer.id.expiration.ms`, a day unless it is set.
-const KNOWN: Duration = Duration::from_secs(60);
+/// `RD_KAFKA_IDEMP_MAX_INFLIGHT`, which counts records, although its documentation says requests.
+const MAX_IN_FLIGHT: u32 = 5;
+/// How long after the first record of a batch further records join it: less than `linger.ms`.
+const BATCH_OPEN: Duration = Duration::from_micros(800);
+/// The size at which a batch is full: less than `batch.size`, which is a million.
+const MAX_BATCH_BYTES: usize = 900_000;
+/// How long after an acknowledgement Kafka surely knows the producer. It forgets a producer that has written nothing to a partition for
+/// `producer.id.expiration.ms`, which is a day by default.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
 
-/// The records of one partition that a producer was given.
+/// The records that a producer was given for one partition.
 #[derive(Clone, Copy, Debug)]
 struct Partition {
     in_flight: u32,
-    /// Of the batch that is open, or was last.
+    /// When the open batch, or the last one, began.
     opened_at: Instant,
+    /// The size of that batch.
     bytes: usize,
-    /// One more was refused: the next goes when none is on its way, so that batches stay large.
+    /// Whether a record was not admitted. The next one is admitted when none is in flight, so that batches stay large.
     full: bool,
-    /// When Kafka last told where a record of the producer is.
+    /// When Kafka last reported the offset of a record of the producer. `None` if the latest record came back without one.
     known_at: Option<Instant>,
 }
 
-/// Of a producer, and of the events that tell what has come back.
+/// Shared by a producer and the events that report what became of its records.
 pub type Shared = Arc<Batching>;
 
 /// The partitions that a producer writes to.
 #[derive(Debug, Default)]
 pub struct Batching {
     partitions: Mutex<HashMap<Place, Partition>>,
+    /// The number of batches that Kafka refused.
     refused: AtomicU32,
 }
 
 impl Batching {
-    /// Of a client with these settings: an idempotent producer needs it.
+    /// Returns the state for a client with these settings, or `None`, because only an idempotent producer needs it.
     pub fn of(settings: &Settings) -> Option<Shared> {
         let is_idempotent = settings.iter().any(|(name, value)| name == "enable.idempotence" && value == "true");
         is_idempotent.then(Shared::default)
     }
 
-    /// Whether the producer may be given one more record of that many bytes; if so, it is counted.
+    /// Returns whether the producer may be given one more record of `bytes` bytes. If so, the record is counted.
     pub fn admit(&self, place: Place, bytes: usize, now: Instant) -> bool {
         let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
         let new = Partition { in_flight: 0, opened_at: now, bytes: 0, full: false, known_at: None };
@@ -67,13 +70,14 @@ impl Batching {
         if partition.in_flight == 0 {
             partition.full = false;
         }
-        if !partition.full && partition.in_flight < MOST_IN_FLIGHT {
+        if !partition.full && partition.in_flight < MAX_IN_FLIGHT {
             partition.opened_at = now;
             partition.bytes = 0;
         }
-        let is_known = partition.known_at.is_some_and(|known_at| now - known_at < KNOWN);
-        partition.full |=
-            now - partition.opened_at > OPEN || partition.bytes > MOST_BYTES || (!is_known && partition.in_flight > 0);
+        let is_known = partition.known_at.is_some_and(|known_at| now - known_at < KNOWN_FOR);
+        partition.full |= now - partition.opened_at > BATCH_OPEN
+            || partition.bytes > MAX_BATCH_BYTES
+            || (!is_known && partition.in_flight > 0);
         if !partition.full {
             partition.in_flight += 1;
             partition.bytes += bytes;
@@ -81,9 +85,9 @@ impl Batching {
         !partition.full
     }
 
-    /// One came back, or could not be queued. `known_at`: now, if Kafka told at which offset it is; it may be another topic of
-    /// that name otherwise.
-    pub fn came_back(&self, place: Place, known_at: Option<Instant>) {
+    /// Counts a record as no longer in flight, or as one that could not be queued. `known_at` is the present time if Kafka reported the
+    /// offset of the record. Otherwise the topic may be another one of the same name.
+    pub fn completed(&self, place: Place, known_at: Option<Instant>) {
         let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(partition) = partitions.get_mut(&place) {
             partition.in_flight -= 1;
@@ -91,12 +95,12 @@ impl Batching {
         }
     }
 
-    /// A batch was refused.
+    /// Counts a refused batch.
     pub fn refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many were.
+    /// Returns the number of refused batches.
     pub fn refusals(&self) -> u32 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -112,11 +116,11 @@ mod tests {
         (0..count).map(|_| u32::from(batching.admit(PLACE, bytes, now))).sum()
     }
 
-    /// Kafka has a record of the producer in the partition.
+    /// Kafka has state of the producer in the partition.
     fn known(now: Instant) -> Batching {
         let batching = Batching::default();
         assert!(batching.admit(PLACE, 100, now));
-        batching.came_back(PLACE, Some(now));
+        batching.completed(PLACE, Some(now));
         batching
     }
 
@@ -124,9 +128,9 @@ mod tests {
     fn the_first_record_goes_alone_until_kafka_tells_where_it_is() {
         let (batching, now) = (Batching::default(), Instant::now());
         assert_eq!(admitted(&batching, 10, 100, now), 1);
-        batching.came_back(PLACE, None);
+        batching.completed(PLACE, None);
         assert_eq!(admitted(&batching, 10, 100, now), 1);
-        batching.came_back(PLACE, Some(now));
+        batching.completed(PLACE, Some(now));
         assert_eq!(admitted(&batching, 10, 100, now), 10);
     }
 
@@ -135,7 +139,7 @@ mod tests {
         let now = Instant::now();
         let batching = known(now);
         assert!(batching.admit(PLACE, 100, now));
-        batching.came_back(PLACE, None);
+        batching.completed(PLACE, None);
         assert_eq!(admitted(&batching, 10, 100, now), 1);
     }
 
@@ -143,9 +147,9 @@ mod tests {
     fn a_partition_that_was_not_written_to_for_long_begins_with_one_record_again() {
         let now = Instant::now();
         let batching = known(now);
-        assert_eq!(admitted(&batching, 10, 100, now + KNOWN), 1);
-        batching.came_back(PLACE, Some(now + KNOWN));
-        assert_eq!(admitted(&batching, 10, 100, now + KNOWN), 10);
+        assert_eq!(admitted(&batching, 10, 100, now + KNOWN_FOR), 1);
+        batching.completed(PLACE, Some(now + KNOWN_FOR));
+        assert_eq!(admitted(&batching, 10, 100, now + KNOWN_FOR), 10);
     }
 
     #[test]
@@ -153,12 +157,12 @@ mod tests {
         let now = Instant::now();
         let batching = known(now);
         assert_eq!(admitted(&batching, 1000, 100, now), 1000);
-        assert_eq!(admitted(&batching, 10, 100, now + OPEN), 10);
-        assert_eq!(admitted(&batching, 10, 100, now + 2 * OPEN), 0);
-        (0..1009).for_each(|_| batching.came_back(PLACE, Some(now)));
-        assert_eq!(admitted(&batching, 10, 100, now + 3 * OPEN), 0);
-        batching.came_back(PLACE, Some(now));
-        assert_eq!(admitted(&batching, 1000, 100, now + 4 * OPEN), 1000);
+        assert_eq!(admitted(&batching, 10, 100, now + BATCH_OPEN), 10);
+        assert_eq!(admitted(&batching, 10, 100, now + 2 * BATCH_OPEN), 0);
+        (0..1009).for_each(|_| batching.completed(PLACE, Some(now)));
+        assert_eq!(admitted(&batching, 10, 100, now + 3 * BATCH_OPEN), 0);
+        batching.completed(PLACE, Some(now));
+        assert_eq!(admitted(&batching, 1000, 100, now + 4 * BATCH_OPEN), 1000);
     }
 
     #[test]
@@ -166,9 +170,9 @@ mod tests {
         let now = Instant::now();
         let batching = known(now);
         for number in 0..100 {
-            assert_eq!(admitted(&batching, 1, 100, now + number * 2 * OPEN), 1);
+            assert_eq!(admitted(&batching, 1, 100, now + number * 2 * BATCH_OPEN), 1);
             if number >= 3 {
-                batching.came_back(PLACE, Some(now));
+                batching.completed(PLACE, Some(now));
             }
         }
     }
@@ -178,7 +182,7 @@ mod tests {
         let now = Instant::now();
         let batching = known(now);
         let admitted = admitted(&batching, 1000, 10_000, now);
-        assert_eq!(admitted as usize, MOST_IN_FLIGHT as usize + MOST_BYTES / 10_000);
+        assert_eq!(admitted as usize, MAX_IN_FLIGHT as usize + MAX_BATCH_BYTES / 10_000);
     }
 
     #[test]
@@ -186,7 +190,7 @@ mod tests {
         let now = Instant::now();
         let batching = known(now);
         assert_eq!(admitted(&batching, 10, 100, now), 10);
-        assert!(!batching.admit(PLACE, 100, now + 2 * OPEN));
-        assert!(batching.admit(Place(1, 1), 100, now + 2 * OPEN));
+        assert!(!batching.admit(PLACE, 100, now + 2 * BATCH_OPEN));
+        assert!(batching.admit(Place(1, 1), 100, now + 2 * BATCH_OPEN));
     }
 }

@@ -1,10 +1,10 @@
-//! What Kafka or its client said against something.
+//! Errors of Kafka and of librdkafka.
 
 use std::fmt::{self, Display, Formatter};
 
 use super::ffi::{self, text, Code, Functions, KafkaError};
 
-/// Codes that decide something here; those below 0 are the client's own.
+/// The error codes that the engine distinguishes. Those below 0 are librdkafka's own.
 pub mod code {
     #![allow(missing_docs)]
     pub const QUEUE_FULL: i32 = -184;
@@ -16,7 +16,7 @@ pub mod code {
     pub const FATAL: i32 = -150;
     pub const AUTO_OFFSET_RESET: i32 = -140;
     pub const LOG_TRUNCATION: i32 = -139;
-    /// Refused only because another record of its batch is invalid.
+    /// The record was refused only because another record of its batch is invalid.
     pub const INVALID_DIFFERENT_RECORD: i32 = -138;
     pub const STATE: i32 = -172;
     pub const NO_ENTRY: i32 = -156;
@@ -43,20 +43,20 @@ pub mod code {
     pub const PRODUCER_FENCED: i32 = 90;
 }
 
-/// An answer of Kafka, or of its client.
+/// An error of Kafka or of librdkafka.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// See `code`.
     pub code: i32,
-    /// Its name, as in librdkafka without the prefix: `TOPIC_AUTHORIZATION_FAILED`.
+    /// The name of the code, as in librdkafka without the prefix: `TOPIC_AUTHORIZATION_FAILED`.
     pub name: String,
-    /// For people.
+    /// The message for people.
     pub text: String,
-    /// The client can't go on.
+    /// Whether the client cannot continue.
     pub fatal: bool,
-    /// The same call may succeed later.
+    /// Whether the same call may succeed later.
     pub retriable: bool,
-    /// The transaction has to be aborted.
+    /// Whether the transaction has to be aborted.
     pub aborts_transaction: bool,
 }
 
@@ -69,21 +69,21 @@ impl Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// One that has only a code.
+    /// Creates an error of which only the code is known.
     pub(super) fn of(functions: &Functions, code: Code) -> Self {
-        // SAFETY: both give texts that live as long as the library, for any code.
-        let (name, told) = unsafe { (text((functions.err2name)(code)), text((functions.err2str)(code))) };
-        Error { code, name, text: told, fatal: false, retriable: false, aborts_transaction: false }
+        // SAFETY: for any code, both calls return strings that live as long as the library.
+        let (name, message) = unsafe { (text((functions.err2name)(code)), text((functions.err2str)(code))) };
+        Error { code, name, text: message, fatal: false, retriable: false, aborts_transaction: false }
     }
 
-    /// One of ours, which Kafka was not asked about.
+    /// Creates an error of the engine itself.
     #[must_use]
     pub fn local(code: Code, text: &str) -> Self {
         let name = "LOCAL".to_owned();
         Error { code, name, text: text.to_owned(), fatal: false, retriable: false, aborts_transaction: false }
     }
 
-    /// `Ok` for the code that says that nothing is wrong.
+    /// Returns `Ok` for `NO_ERROR`, and an error for any other code.
     pub(super) fn check(functions: &Functions, code: Code) -> Result<(), Self> {
         if code == ffi::NO_ERROR {
             Ok(())
@@ -92,10 +92,10 @@ impl Error {
         }
     }
 
-    /// Takes the object that newer calls answer with; null is `Ok`.
+    /// Takes the error object that newer functions of librdkafka return. Returns `Ok` for null.
     ///
     /// # Safety
-    /// It comes from such a call and is used nowhere else.
+    /// `error` comes from such a function, and nothing else uses it.
     pub(super) unsafe fn take(functions: &Functions, error: *mut KafkaError) -> Result<(), Self> {
         if error.is_null() {
             return Ok(());

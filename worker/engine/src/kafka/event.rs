@@ -1,4 +1,4 @@
-//! What a client tells.
+//! The events of a client.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::marker::PhantomData;
@@ -11,65 +11,66 @@ use super::ffi::{self, text, Functions, Headers, Message, Topic};
 use super::list::{read, Offset, Partitions};
 use super::producing::header_bytes;
 
-/// What a client tells.
+/// An event of a client.
 pub enum Event {
-    /// A record.
+    /// A record was fetched.
     Fetched(Fetched),
-    /// There is nothing to read below this offset of a partition.
+    /// The end of a partition: nothing is left to read below this offset.
     End(Offset),
-    /// Something went wrong, with a partition or with the client.
+    /// An error of a partition or of the client.
     Failed(Error, Option<Offset>),
-    /// Partitions are this member's. It has to call `Client::assign` or `assign_more`.
+    /// Partitions were assigned to this member. The engine has to call `Client::assign` or `assign_more`.
     Assigned(Vec<Offset>),
-    /// Partitions are to be given up. It has to call `Client::assign(None)` or `unassign`.
+    /// Partitions have to be given up. The engine has to call `Client::assign(None)` or `unassign`.
     Revoked(Vec<Offset>),
     /// The answer to a commit.
     Committed(Option<Error>, Partitions),
-    /// Copies were acknowledged, or refused.
+    /// Copies were acknowledged or refused.
     Delivered(Delivered),
-    /// The client knows no broker any more, and never will again, see kafka/stranded.py: it can only be replaced.
+    /// The client no longer knows any broker, and never will again, so it has to be replaced. See the Python module
+    /// `delayed_topics_kafka.stranded`.
     Stranded,
-    /// JSON; `Client` reads it.
+    /// The statistics of the client, in JSON. `Client` evaluates them.
     Statistics(String),
-    /// What the client tells about its doings.
+    /// A line of the client's log.
     Log(LogLine),
-    /// Nothing that is of use.
+    /// An event that is of no use here.
     Other,
 }
 
 /// A line of a client's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// As syslog has them: 7 is debugging, 3 is an error.
+    /// The level as in syslog: 7 is debug, 3 is an error.
     pub level: i32,
-    /// Such as `FAIL`.
+    /// The facility, for example `FAIL`.
     pub facility: String,
-    /// For people.
+    /// The message for people.
     pub text: String,
 }
 
-/// An event of librdkafka's.
-struct Owned {
+/// An event of librdkafka.
+struct OwnedEvent {
     functions: &'static Functions,
     pointer: *mut ffi::Event,
 }
 
-impl Drop for Owned {
+impl Drop for OwnedEvent {
     fn drop(&mut self) {
-        // SAFETY: given by a queue, and destroyed nowhere else.
+        // SAFETY: the event comes from a queue, and is destroyed nowhere else.
         unsafe { (self.functions.event_destroy)(self.pointer) }
     }
 }
 
 impl Event {
     /// # Safety
-    /// The event was given by a queue and is used nowhere else.
+    /// `pointer` comes from a queue, and nothing else uses it.
     pub(super) unsafe fn of(
         functions: &'static Functions,
         pointer: *mut ffi::Event,
         batching: Option<&Shared>,
     ) -> Self {
-        let event = Owned { functions, pointer };
+        let event = OwnedEvent { functions, pointer };
         match (functions.event_type)(pointer) {
             ffi::EVENT_FETCH => {
                 let message = (functions.event_message_next)(pointer);
@@ -110,19 +111,19 @@ impl Event {
 }
 
 /// # Safety
-/// The event says that something failed.
-unsafe fn failed(event: &Owned) -> Event {
+/// The event is an error event.
+unsafe fn failed(event: &OwnedEvent) -> Event {
     let functions = event.functions;
     let mut error = Error::of(functions, (functions.event_error)(event.pointer));
-    let told = text((functions.event_error_string)(event.pointer));
+    let description = text((functions.event_error_string)(event.pointer));
     if error.code == code::AUTO_OFFSET_RESET {
-        // which is the code whatever the reason; that is in the text only
+        // the code is the same for every reason; only the message has the reason
         let truncation = Error::of(functions, code::LOG_TRUNCATION);
-        if told.contains(&truncation.text) {
+        if description.contains(&truncation.text) {
             error = truncation;
         }
     }
-    error.text = told;
+    error.text = description;
     error.fatal = (functions.event_error_is_fatal)(event.pointer) != 0 || error.code == code::FATAL;
     let found = (functions.event_topic_partition)(event.pointer);
     let place = found.as_ref().map(|place| Offset {
@@ -140,8 +141,8 @@ unsafe fn failed(event: &Owned) -> Event {
     }
 }
 
-/// Where a record was fetched from, or goes to: a topic as librdkafka's pointer, which is the same as long as the topic is used,
-/// and a partition.
+/// The topic and the partition that a record was fetched from or goes to. The topic is librdkafka's pointer, which stays the same as
+/// long as the topic is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place(pub(super) usize, pub(super) i32);
 
@@ -149,59 +150,59 @@ fn place_of(message: &Message) -> Place {
     Place(message.topic as usize, message.partition)
 }
 
-/// A record. It keeps all that was fetched with it in memory.
+/// A fetched record. It keeps everything that was fetched with it in memory.
 pub struct Fetched {
-    event: Owned,
+    event: OwnedEvent,
     message: *const Message,
 }
 
 impl Fetched {
     fn message(&self) -> &Message {
-        // SAFETY: it belongs to the event.
+        // SAFETY: the message belongs to the event.
         unsafe { &*self.message }
     }
 
-    /// To find its partition by.
+    /// Returns the place by which the engine finds the record's partition.
     pub fn place(&self) -> Place {
         place_of(self.message())
     }
 
-    /// Its topic's name.
+    /// Returns the name of the topic.
     pub fn topic(&self) -> String {
         let topic: *const Topic = self.message().topic;
         // SAFETY: the topic lives as long as the message.
         unsafe { text((self.event.functions.topic_name)(topic)) }
     }
 
-    /// Its partition.
+    /// Returns the partition.
     pub fn partition(&self) -> i32 {
         self.message().partition
     }
 
-    /// Its offset.
+    /// Returns the offset.
     pub fn offset(&self) -> i64 {
         self.message().offset
     }
 
-    /// Its key, or null.
+    /// Returns the key, or `None` for null.
     pub fn key(&self) -> Option<&[u8]> {
         // SAFETY: the memory belongs to the message.
         unsafe { bytes(self.message().key, self.message().key_len) }
     }
 
-    /// Its value, or null.
+    /// Returns the value, or `None` for null.
     pub fn value(&self) -> Option<&[u8]> {
         // SAFETY: the memory belongs to the message.
         unsafe { bytes(self.message().payload, self.message().len) }
     }
 
-    /// When the broker appended it; `None`: its time is a producer's.
+    /// Returns the broker's append time, or `None` if the timestamp is a producer's.
     pub fn appended_at_ms(&self) -> Option<i64> {
         // SAFETY: the message belongs to the event.
         unsafe { appended_at_ms(self.event.functions, self.message()) }
     }
 
-    /// Its headers, in order. `None`: there are some that the client can't read, or more than it reads.
+    /// Returns the headers in order, or `None` if the client cannot read some of them or there are more than it reads.
     pub fn headers(&self) -> Option<HeaderIterator<'_>> {
         // SAFETY: the message belongs to the event.
         unsafe { headers_of(self.event.functions, self.message) }
@@ -226,7 +227,7 @@ unsafe fn bytes<'a>(pointer: *const c_void, size: usize) -> Option<&'a [u8]> {
     (!pointer.is_null()).then(|| slice::from_raw_parts(pointer.cast(), size))
 }
 
-/// Headers of a record: name, and value or null.
+/// Iterates over the headers of a record: the name, and the value or `None` for null.
 #[derive(Clone)]
 pub struct HeaderIterator<'a> {
     functions: &'static Functions,
@@ -244,7 +245,7 @@ impl<'a> Iterator for HeaderIterator<'a> {
             return None;
         }
         let (mut name, mut value, mut size): (*const c_char, *const c_void, usize) = (ptr::null(), ptr::null(), 0);
-        // SAFETY: the list, its names and values belong to the record.
+        // SAFETY: the list, the names and the values belong to the record.
         unsafe {
             let get = self.functions.header_get_all;
             if get(self.headers, self.next, &mut name, &mut value, &mut size) != ffi::NO_ERROR {
@@ -258,17 +259,17 @@ impl<'a> Iterator for HeaderIterator<'a> {
 
 /// Copies that were acknowledged or refused, in order.
 pub struct Delivered {
-    event: Owned,
+    event: OwnedEvent,
     batching: Option<Shared>,
-    /// When it was taken.
+    /// When the event was taken from the queue.
     at: Instant,
-    /// One of them was refused. They were one batch.
+    /// Whether one of the copies was refused. All copies of the event were one batch.
     refused: bool,
 }
 
 impl Drop for Delivered {
     fn drop(&mut self) {
-        // SAFETY: no message of it is used.
+        // SAFETY: the messages are discarded.
         while unsafe { self.next_message() }.is_some() {}
     }
 }
@@ -276,14 +277,14 @@ impl Drop for Delivered {
 /// Why a copy was refused, and by which topic.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// Why.
+    /// The reason.
     pub error: Error,
-    /// The topic that it should go to.
+    /// The topic that the copy was sent to.
     pub topic: String,
 }
 
 impl Delivered {
-    /// The next one, which is on its way no more.
+    /// Returns the next copy, which is no longer in flight.
     ///
     /// # Safety
     /// The message belongs to the event.
@@ -291,7 +292,7 @@ impl Delivered {
         let message = (self.event.functions.event_message_next)(self.event.pointer).as_ref()?;
         if let Some(batching) = &self.batching {
             let has_offset = message.err == ffi::NO_ERROR && message.offset >= 0;
-            batching.came_back(place_of(message), has_offset.then_some(self.at));
+            batching.completed(place_of(message), has_offset.then_some(self.at));
             if message.err != ffi::NO_ERROR && !self.refused {
                 self.refused = true;
                 batching.refused();
@@ -300,7 +301,7 @@ impl Delivered {
         Some(message)
     }
 
-    /// As `next`, with the broker's append time; `None`: it is a producer's.
+    /// Returns the next copy as `next` does, with the broker's append time, or `None` if the timestamp is a producer's.
     pub fn next_timed(&mut self) -> Option<(u64, Result<Option<i64>, Refusal>)> {
         let functions = self.event.functions;
         // SAFETY: the message belongs to the event, and its topic lives as long as it.
@@ -313,12 +314,12 @@ impl Delivered {
 }
 
 /// # Safety
-/// The message belongs to an event that is there, and so does its topic.
+/// The message belongs to an event that still exists, and so does its topic.
 unsafe fn refusal_of(functions: &Functions, message: &Message) -> Option<Refusal> {
     let error = if message.err != ffi::NO_ERROR {
-        Error::of(functions, message.err) // not `rd_kafka_message_produce_errstr`, whose text is freed by then (2.16)
+        Error::of(functions, message.err) // the text of `rd_kafka_message_produce_errstr` is freed by then (2.16)
     } else if message.offset < 0 {
-        // which the client takes for delivered since a later one was (2.16, `rd_kafka_dr_implicit_ack`): Kafka may have refused it
+        // the client reports this copy as delivered because a later one was (2.16, `rd_kafka_dr_implicit_ack`); Kafka may have refused it
         Error::local(code::OUT_OF_ORDER_SEQUENCE_NUMBER, "Kafka did not say at which offset the record is")
     } else {
         return None;
@@ -327,20 +328,20 @@ unsafe fn refusal_of(functions: &Functions, message: &Message) -> Option<Refusal
 }
 
 /// # Safety
-/// The message belongs to an event that is there.
+/// The message belongs to an event that still exists.
 unsafe fn appended_at_ms(functions: &Functions, message: &Message) -> Option<i64> {
     let mut kind: c_int = 0;
     let at_ms = (functions.message_timestamp)(message, &mut kind);
     (kind == ffi::TIMESTAMP_LOG_APPEND_TIME).then_some(at_ms)
 }
 
-/// Whether a client's statistics know a broker.
+/// Returns whether the client knows a broker, by its statistics.
 pub(super) fn knows_brokers(statistics: &str) -> bool {
     ["\"source\":\"configured\"", "\"source\":\"learned\""].iter().any(|some| statistics.contains(some))
 }
 
 impl Iterator for Delivered {
-    /// The number that the copy was produced with, its bytes as `Client::produce` told them, and why it was refused.
+    /// The number that the copy was produced with, its size as `Client::produce` returned it, and why it was refused, if it was.
     type Item = (u64, usize, Option<Refusal>);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,7 +1,7 @@
-//! What is called of librdkafka's C interface, as `rdkafka.h` declares it.
+//! The part of librdkafka's C interface that the engine calls, as `rdkafka.h` declares it.
 //!
-//! The library is the one that the Python package confluent-kafka brings: it is found at run time, so that nothing is built
-//! or linked, and both are raised by raising that package. What is declared here is part of its stable interface.
+//! The library is the one in the Python package confluent-kafka. It is loaded at run time, so that nothing of it is built or linked, and
+//! an upgrade of the package also upgrades the library of the engine. The declarations are part of librdkafka's stable interface.
 
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::sync::OnceLock;
@@ -103,7 +103,7 @@ pub struct Argument {
 
 macro_rules! functions {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $kind:ty),*) $(-> $answer:ty)?;)*) => {
-        /// The library's functions, without the `rd_kafka_` before their names.
+        /// The functions of librdkafka. Their names lack the prefix `rd_kafka_`.
         #[allow(non_snake_case)]
         pub struct Functions { $($(#[$doc])* pub $name: unsafe extern "C" fn($($argument: $kind),*) $(-> $answer)?,)* }
 
@@ -111,7 +111,7 @@ macro_rules! functions {
             unsafe fn of(library: *mut c_void) -> Result<Self, String> {
                 Ok(Functions { $($name: {
                     let name = concat!("rd_kafka_", stringify!($name), "\0");
-                    // SAFETY: the name ends with 0; what it stands for has the type that rdkafka.h says.
+                    // SAFETY: the name ends with 0, and the function has the type that rdkafka.h declares.
                     let found = libc::dlsym(library, name.as_ptr().cast());
                     if found.is_null() {
                         return Err(format!("it lacks the function {}", name.trim_end_matches('\0')));
@@ -214,20 +214,20 @@ functions! {
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 
-/// The library, which was found.
+/// The library, once it is loaded.
 #[derive(Clone, Copy)]
 pub struct Load(pub(super) &'static Functions);
 
-/// Finds the library at `path`, or the one found before.
+/// Loads the library at `path`, or returns the one that was loaded before.
 ///
 /// # Errors
-/// There is none, or it lacks a function: it is older than 2.0.
+/// There is no library at `path`, or it lacks a function, because it is older than 2.0.
 pub fn load(path: &str) -> Result<Load, String> {
     if let Some(found) = FUNCTIONS.get() {
         return Ok(Load(found));
     }
     let name = CString::new(path).map_err(|e| e.to_string())?;
-    // SAFETY: a shared library that the process has loaded already, with confluent_kafka; it is never closed.
+    // SAFETY: the process has loaded this shared library already, with confluent_kafka, and never closes it.
     let found = unsafe {
         let library = libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         if library.is_null() {
@@ -236,24 +236,24 @@ pub fn load(path: &str) -> Result<Load, String> {
         Functions::of(library).map_err(|why| format!("{path} is not a suitable librdkafka: {why}"))?
     };
     let load = Load(FUNCTIONS.get_or_init(|| found));
-    keep_no_fast_bins();
+    disable_fast_bins();
     Ok(load)
 }
 
-/// The library makes some ten small allocations for each record and frees them by the thousand. What glibc keeps of those in its fast
-/// bins it merges again and again: a sixth of all that the engine's thread does.
-fn keep_no_fast_bins() {
+/// Disables glibc's fast bins. The library makes some ten small allocations for each record and frees them by the thousand. With fast
+/// bins, glibc merges the freed chunks again and again, which takes a sixth of the time of the engine's thread.
+fn disable_fast_bins() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: sets a number of the allocator's, whatever it is used for at the time.
+    // SAFETY: the call sets a parameter of the allocator, which is allowed at any time.
     unsafe {
         libc::mallopt(libc::M_MXFAST, 0);
     }
 }
 
-/// A copy of a text of the library's; empty for null.
+/// Copies a string of the library. Returns an empty string for null.
 ///
 /// # Safety
-/// It is null, or ends with 0.
+/// The pointer is null, or the string ends with 0.
 pub unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();

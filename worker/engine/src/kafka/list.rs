@@ -1,4 +1,4 @@
-//! Lists of partitions, with offsets and metadata.
+//! Lists of partitions with offsets and metadata.
 
 use std::ffi::{c_void, CString};
 use std::ptr;
@@ -6,23 +6,23 @@ use std::ptr;
 use super::error::Error;
 use super::ffi::{text, Functions, TopicPartitionList};
 
-/// A partition, and an offset of it with what was committed there.
+/// An offset of a partition, with the metadata of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// Name of the topic.
+    /// The name of the topic.
     pub topic: String,
-    /// Its partition.
+    /// The partition of that topic.
     pub partition: i32,
-    /// The offset, or one of librdkafka's negative ones.
+    /// The offset, or one of librdkafka's negative logical offsets.
     pub offset: i64,
-    /// Committed with the offset.
+    /// The metadata that is committed with the offset.
     pub metadata: String,
 }
 
-/// What was said of each partition of a list.
+/// The answer for each partition of a list.
 pub type Partitions = Vec<(Offset, Option<Error>)>;
 
-/// A list of librdkafka's, for the time of a call.
+/// A list of librdkafka, for the duration of a call.
 pub(super) struct List {
     functions: &'static Functions,
     pub(super) pointer: *mut TopicPartitionList,
@@ -30,16 +30,16 @@ pub(super) struct List {
 
 impl List {
     pub(super) fn of<'a>(functions: &'static Functions, offsets: impl IntoIterator<Item = &'a Offset>) -> Self {
-        // SAFETY: each element is made by the library; the metadata is freed by it with `free`, so it comes from `calloc`.
+        // SAFETY: the library creates each element. It frees the metadata with `free`, so the metadata is allocated with `calloc`.
         unsafe {
             let list = List { functions, pointer: (functions.topic_partition_list_new)(8) };
             for wanted in offsets {
-                // a name with a 0 byte is no topic's, and the call that the list is for says so
+                // no topic has a name with a 0 byte; the name becomes empty, and the call that gets the list reports the error
                 let name = CString::new(wanted.topic.as_str()).unwrap_or_default();
                 let element = &mut *(functions.topic_partition_list_add)(list.pointer, name.as_ptr(), wanted.partition);
                 element.offset = wanted.offset;
                 if !wanted.metadata.is_empty() {
-                    // the 0 at its end is committed, too: the Python client reads it as a text that ends with one
+                    // the 0 at the end is committed, too, because the Python client reads the metadata as a string that ends with 0
                     let copy = libc::calloc(wanted.metadata.len() + 1, 1);
                     if !copy.is_null() {
                         ptr::copy_nonoverlapping(
@@ -57,20 +57,20 @@ impl List {
     }
 
     pub(super) fn read(&self) -> Partitions {
-        // SAFETY: it is a list of the library's until `self` goes.
+        // SAFETY: the list lives as long as `self`.
         unsafe { read(self.functions, self.pointer) }
     }
 }
 
 impl Drop for List {
     fn drop(&mut self) {
-        // SAFETY: made by `of`, and destroyed nowhere else.
+        // SAFETY: `of` created the list, and it is destroyed nowhere else.
         unsafe { (self.functions.topic_partition_list_destroy)(self.pointer) }
     }
 }
 
 /// # Safety
-/// `list` is null or one of the library's.
+/// `list` is null or a list of the library.
 pub(super) unsafe fn read(functions: &Functions, list: *const TopicPartitionList) -> Partitions {
     if list.is_null() || (*list).count <= 0 {
         return Vec::new();

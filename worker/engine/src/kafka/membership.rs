@@ -1,29 +1,30 @@
-//! Whether, and in which generation, a consumer is a member of its group.
+//! Whether a consumer is a member of its group, and in which generation.
 
 use super::ffi::{Functions, GroupMetadata};
 
-/// A consumer's place in its group.
+/// The membership of a consumer in its group.
 pub struct Membership {
     pub(super) functions: &'static Functions,
     pub(super) metadata: *mut GroupMetadata,
 }
 
-// SAFETY: it is a value that nobody changes.
+// SAFETY: nothing changes the metadata.
 unsafe impl Send for Membership {}
 
 impl Membership {
-    /// The generation of its group, with the newer protocol its own epoch; below 0: it is in none.
+    /// Returns the generation of the group or, with the protocol `Consumer`, the epoch of the member. Below 0 if the consumer is not a
+    /// member.
     pub fn generation(&self) -> i32 {
         if self.metadata.is_null() {
             return -1;
         }
-        // SAFETY: only asks.
+        // SAFETY: the call only reads.
         unsafe { (self.functions.consumer_group_metadata_generation_id)(self.metadata) }
     }
 
-    /// Whether it is a member, and has not begun to leave.
+    /// Returns whether the consumer is a member that has not begun to leave.
     pub fn is_member(&self) -> bool {
-        // SAFETY: what it gives lives as long as the metadata.
+        // SAFETY: the member id lives as long as the metadata.
         !self.metadata.is_null()
             && unsafe {
                 let member_id = (self.functions.consumer_group_metadata_member_id)(self.metadata);
@@ -35,7 +36,7 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         if !self.metadata.is_null() {
-            // SAFETY: made by `Client::membership` and destroyed nowhere else.
+            // SAFETY: `Client::membership` created the metadata, and it is destroyed nowhere else.
             unsafe { (self.functions.consumer_group_metadata_destroy)(self.metadata) }
         }
     }

@@ -1,7 +1,7 @@
-//! Kafka, by librdkafka: the only unsafe code of the crate is here. What leaves this module is safe to use in any order.
+//! Calls Kafka through librdkafka. Only this module has unsafe code; its public functions are safe to call in any order.
 
 #![allow(unsafe_code)]
-#![allow(clippy::must_use_candidate)] // nearly all of it only asks
+#![allow(clippy::must_use_candidate)] // nearly all functions only read
 
 mod batching;
 mod client;

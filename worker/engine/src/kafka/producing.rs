@@ -1,4 +1,4 @@
-//! Copies on their way to Kafka.
+//! Produces copies.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -18,11 +18,11 @@ pub struct CopyHeaders {
 }
 
 impl CopyHeaders {
-    /// Appends one; its value may be null.
+    /// Appends a header. Its value may be null.
     pub fn add(&mut self, name: &[u8], value: Option<&[u8]>) {
         self.bytes += header_bytes(name, value);
         let (pointer, size) = value.map_or((ptr::null(), 0), |value| (value.as_ptr(), value.len()));
-        // SAFETY: name and value are copied.
+        // SAFETY: the call copies name and value.
         unsafe {
             (self.functions.header_add)(
                 self.pointer,
@@ -37,42 +37,42 @@ impl CopyHeaders {
 
 impl Drop for CopyHeaders {
     fn drop(&mut self) {
-        // SAFETY: made by `Client::copy_headers`; those that a producer took are forgotten.
+        // SAFETY: `Client::copy_headers` created the headers. `Client::produce` forgets those that librdkafka has taken over.
         unsafe { (self.functions.headers_destroy)(self.pointer) }
     }
 }
 
-/// What goes to Kafka.
+/// A copy to produce.
 pub struct Copy<'a, H> {
-    /// Of the topic.
+    /// The partition of the topic.
     pub partition: i32,
-    /// Or null.
+    /// The key, or `None` for null.
     pub key: Option<&'a [u8]>,
-    /// Or null.
+    /// The value, or `None` for null.
     pub value: Option<&'a [u8]>,
-    /// In order.
+    /// The headers, in order.
     pub headers: H,
-    /// Comes back with its acknowledgement.
+    /// A number that comes back with the outcome.
     pub number: u64,
 }
 
-/// Of its name and value.
+/// Returns the size of a header's name and value.
 pub(super) fn header_bytes(name: &[u8], value: Option<&[u8]>) -> usize {
     name.len() + value.map_or(0, <[u8]>::len)
 }
 
 impl Client {
-    /// For a copy with so many headers, or a few more.
+    /// Creates the headers of a copy. `count` is about how many there will be.
     pub fn copy_headers(&self, count: usize) -> CopyHeaders {
-        // SAFETY: it belongs to what is given.
+        // SAFETY: the result owns the headers.
         CopyHeaders { functions: self.functions, pointer: unsafe { (self.functions.headers_new)(count) }, bytes: 0 }
     }
 
-    /// Queues a copy, whose key and value are copied: how many bytes it has with its headers. Its outcome comes as
+    /// Queues a copy, and returns its size in bytes including the headers. Key and value are copied. The outcome comes as
     /// `Event::Delivered`.
     ///
     /// # Errors
-    /// `code::QUEUE_FULL`; or it can't be queued at all.
+    /// `code::QUEUE_FULL` if there is no room for the copy now, or another error if it cannot be queued at all.
     pub fn produce(&self, topic: &TopicHandle, copy: Copy<'_, CopyHeaders>) -> Result<usize, Error> {
         let size = copy.key.map_or(0, <[u8]>::len) + copy.value.map_or(0, <[u8]>::len) + copy.headers.bytes;
         let place = Place(topic.pointer as usize, copy.partition);
@@ -94,14 +94,14 @@ impl Client {
             of(argument::OPAQUE, Value { pointer: copy.number as *mut c_void }),
             of(argument::FLAGS, Value { int: ffi::MSG_COPY }),
         ];
-        // SAFETY: the kinds of the arguments are those of the values; the headers are taken over if there is no error.
+        // SAFETY: the kind of each argument matches its value. The call takes over the headers if it succeeds.
         unsafe {
             let queued = Error::take(
                 self.functions,
                 (self.functions.produceva)(self.handle, arguments.as_ptr(), arguments.len()),
             );
             if let (Err(_), Some(batching)) = (&queued, &self.batching) {
-                batching.came_back(place, None);
+                batching.completed(place, None);
             }
             queued?;
         }

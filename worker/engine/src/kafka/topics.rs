@@ -1,4 +1,4 @@
-//! Topics, as a client knows them.
+//! Topics as a client knows them.
 
 use std::ffi::CString;
 use std::ptr;
@@ -7,7 +7,7 @@ use super::client::Client;
 use super::error::Error;
 use super::ffi::{Functions, Topic};
 
-/// A topic. It keeps its client alive no longer than that lives.
+/// A topic of a client. It does not keep the client alive, and has to be dropped before it.
 pub struct TopicHandle {
     functions: &'static Functions,
     pub(super) pointer: *mut Topic,
@@ -18,38 +18,38 @@ unsafe impl Send for TopicHandle {}
 
 impl Drop for TopicHandle {
     fn drop(&mut self) {
-        // SAFETY: made by `Client::topic`, and destroyed nowhere else.
+        // SAFETY: `Client::topic` created the topic, and it is destroyed nowhere else.
         unsafe { (self.functions.topic_destroy)(self.pointer) }
     }
 }
 
 impl Client {
-    /// A topic, to produce to or to ask about.
+    /// Returns a topic, to produce to it or to request its metadata.
     ///
     /// # Errors
-    /// No topic can have that name.
+    /// No topic can have this name.
     pub fn topic(&self, name: &str) -> Result<TopicHandle, Error> {
         let name = CString::new(name).unwrap_or_default();
-        // SAFETY: the name is copied.
+        // SAFETY: the call copies the name.
         let pointer = unsafe { (self.functions.topic_new)(self.handle, name.as_ptr(), ptr::null_mut()) };
         if pointer.is_null() {
-            // SAFETY: only asks.
+            // SAFETY: the call only reads.
             return Err(Error::of(self.functions, unsafe { (self.functions.last_error)() }));
         }
         Ok(TopicHandle { functions: self.functions, pointer })
     }
 
-    /// Looks at the partitions of all topics that it has to do with now, instead of within the client's interval. Waits for it.
+    /// Requests the metadata of all topics that the client uses now, instead of at its next interval, and waits for the answer.
     ///
     /// # Errors
-    /// Kafka's, or there was no answer in time.
+    /// Kafka refused the request, or did not answer in time.
     pub fn look_at_topics(&self, timeout_ms: i32) -> Result<(), Error> {
         self.look_at(ptr::null_mut(), timeout_ms)
     }
 
     fn look_at(&self, topic: *mut Topic, timeout_ms: i32) -> Result<(), Error> {
         let mut answer = ptr::null();
-        // SAFETY: what the call gives is given back right away; the topic, if there is one, is this client's.
+        // SAFETY: the result of the call is destroyed right away. The topic, if there is one, is this client's.
         let code = unsafe {
             let code = (self.functions.metadata)(self.handle, 0, topic, &mut answer, timeout_ms);
             if !answer.is_null() {
@@ -60,10 +60,10 @@ impl Client {
         Error::check(self.functions, code)
     }
 
-    /// As `look_at_topics`, at one topic.
+    /// Does the same as `look_at_topics`, but for one topic.
     ///
     /// # Errors
-    /// Kafka's, or there was no answer in time; or no topic can have that name.
+    /// Kafka refused the request, or did not answer in time, or no topic can have this name.
     pub fn look_at_topic(&self, name: &str, timeout_ms: i32) -> Result<(), Error> {
         let topic = self.topic(name)?;
         self.look_at(topic.pointer, timeout_ms)

@@ -1,4 +1,4 @@
-//! `Engine`: what the worker drives.
+//! The Python class `Engine`, which the worker uses.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -31,8 +31,8 @@ impl From<Panicked> for PyErr {
 }
 
 #[pymethods]
-#[allow(clippy::too_many_arguments)] // by name, all of them
-#[allow(clippy::needless_pass_by_value)] // that is how Python's lists come
+#[allow(clippy::too_many_arguments)] // most are keyword arguments in Python
+#[allow(clippy::needless_pass_by_value)] // PyO3 converts Python's lists to owned vectors
 impl Engine {
     #[new]
     #[pyo3(signature = (*, library, producer, clock, clock_topic, window_bytes, commit_interval_ms, renew_seconds, exactly_once))]
@@ -142,7 +142,7 @@ impl Engine {
     fn wait<'py>(&self, py: Python<'py>, longest_seconds: f64) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let longest = Duration::from_secs_f64(longest_seconds.clamp(0.0, 60.0));
         let happened = py.detach(|| self.0.wait(longest))?;
-        happened.into_iter().map(|happening| told(py, happening)).collect()
+        happened.into_iter().map(|happening| to_tuple(py, happening)).collect()
     }
 
     fn look(&self, py: Python<'_>) -> PyResult<Vec<PySeen>> {
@@ -186,10 +186,10 @@ impl Engine {
     ) -> PyResult<Vec<(String, i32, i64, String)>> {
         let Some(consumer) = self.0.look(|engine| engine.consumer())? else { return Ok(Vec::new()) };
         let place = |(topic, partition)| Offset { topic, partition, offset: 0, metadata: String::new() };
-        let asked: Vec<Offset> = places.into_iter().map(place).collect();
-        let answered = py.detach(|| consumer.committed(&asked, timeout_ms)).unwrap_or_default();
-        let told = answered.into_iter().filter(|(_, error)| error.is_none());
-        Ok(told.map(|(at, _)| (at.topic, at.partition, at.offset, at.metadata)).collect())
+        let requested: Vec<Offset> = places.into_iter().map(place).collect();
+        let answered = py.detach(|| consumer.committed(&requested, timeout_ms)).unwrap_or_default();
+        let known = answered.into_iter().filter(|(_, error)| error.is_none());
+        Ok(known.map(|(at, _)| (at.topic, at.partition, at.offset, at.metadata)).collect())
     }
 
     fn forget(&self, topic: &str, partition: i32) -> PyResult<()> {
@@ -219,8 +219,8 @@ impl Engine {
 
 type Fault = (i32, String, String);
 
-/// Its name, and what belongs to it: `worker/src/delayed_topics_worker/happenings.py` has a class for each.
-fn told(py: Python<'_>, happening: Happening) -> PyResult<Bound<'_, PyTuple>> {
+/// Returns the name of a happening and its fields. `worker/src/delayed_topics_worker/happenings.py` has a class for each.
+fn to_tuple(py: Python<'_>, happening: Happening) -> PyResult<Bound<'_, PyTuple>> {
     match happening {
         Happening::Assigned { partitions, generation } => ("Assigned", partitions, generation).into_pyobject(py),
         Happening::Revoked { partitions, lost, delayed, in_flight } => {

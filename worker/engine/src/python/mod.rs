@@ -1,4 +1,4 @@
-//! The module `delayed_topics_engine`; `delayed_topics_engine.pyi` documents it.
+//! The Python module `delayed_topics_engine`, which `delayed_topics_engine.pyi` documents.
 
 mod clock;
 mod engine;
@@ -27,7 +27,7 @@ mod delayed_topics_engine {
     const MAX_SPAN: i64 = crate::window::MAX_SPAN;
 }
 
-/// A Python `ValueError` that says what is wrong.
+/// Returns a Python `ValueError` with the message of `error`.
 fn value_error(error: impl std::error::Error) -> pyo3::PyErr {
     pyo3::exceptions::PyValueError::new_err(error.to_string())
 }

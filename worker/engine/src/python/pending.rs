@@ -1,4 +1,4 @@
-//! What waits.
+//! The Python class `Pending`.
 
 use pyo3::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Decisions and copies.
+//! Decisions and copies for Python.
 
 use std::num::NonZeroU32;
 
@@ -28,8 +28,8 @@ impl Policy {
         *, delay_seconds, ladder_seconds, partition_delays, retry_cap, ready_partitions, max_delay_seconds, targets,
         outage_budget_seconds
     ))]
-    #[allow(clippy::too_many_arguments)] // by name, all of them
-    #[allow(clippy::needless_pass_by_value)] // that is how Python's lists come
+    #[allow(clippy::too_many_arguments)] // all are keyword arguments in Python
+    #[allow(clippy::needless_pass_by_value)] // PyO3 converts Python's lists to owned vectors
     fn new(
         delay_seconds: Vec<u32>,
         ladder_seconds: Vec<u32>,
@@ -134,7 +134,7 @@ pub struct Copy {
     headers: Py<PyList>,
 }
 
-/// Either of the two.
+/// The result of a decision.
 #[derive(IntoPyObject)]
 pub enum WaitOrCopy {
     Wait(Wait),
@@ -145,7 +145,7 @@ pub enum WaitOrCopy {
 pub fn decide(py: Python<'_>, record: &Record, policy: &Policy, now_ms: i64) -> PyResult<WaitOrCopy> {
     let borrowed = record.borrowed();
     Ok(match routing::decide(&borrowed, &policy.0, LowerBoundMs(now_ms), LowerBoundMs(now_ms)) {
-        Decision::Wait(wait) => WaitOrCopy::Wait(Wait::of(written(wait.root), wait.waiting)),
+        Decision::Wait(wait) => WaitOrCopy::Wait(Wait::of(root_bytes(wait.root), wait.waiting)),
         Decision::Hop(hop) => WaitOrCopy::Copy(hop_copy(py, &borrowed, &hop)?),
         Decision::DeadLetter(dead) => WaitOrCopy::Copy(dead_letter_copy(py, &borrowed, &dead, true)?),
     })
@@ -182,10 +182,10 @@ fn release_copy<'a>(
     Ok(Copy {
         target: other.map_or("ready", |topic| &topic.name).to_owned(),
         partition: release.to().partition,
-        root: written(release.root()),
+        root: root_bytes(release.root()),
         due_at_ms: Some(release.due_at_ms()),
         reason: None,
-        headers: listed(py, &headers)?,
+        headers: to_py_list(py, &headers)?,
     })
 }
 
@@ -195,10 +195,10 @@ fn hop_copy<'a>(py: Python<'_>, record: &record::Record<'a, impl Headers<'a>>, h
     Ok(Copy {
         target: "delays".to_owned(),
         partition: hop.partition,
-        root: written(hop.root),
+        root: root_bytes(hop.root),
         due_at_ms: Some(hop.due_at_ms),
         reason: None,
-        headers: listed(py, &headers)?,
+        headers: to_py_list(py, &headers)?,
     })
 }
 
@@ -214,20 +214,20 @@ fn dead_letter_copy<'a>(
     Ok(Copy {
         target: "dead-letter".to_owned(),
         partition: dead.root.partition,
-        root: written(dead.root),
+        root: root_bytes(dead.root),
         due_at_ms: dead.due_at_ms,
         reason: Some(dead.cause.reason()),
-        headers: listed(py, &headers)?,
+        headers: to_py_list(py, &headers)?,
     })
 }
 
-fn written(root: Place<'_>) -> Vec<u8> {
+fn root_bytes(root: Place<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     root.write_root(&mut text);
     text
 }
 
-fn listed(py: Python<'_>, headers: &List) -> PyResult<Py<PyList>> {
+fn to_py_list(py: Python<'_>, headers: &List) -> PyResult<Py<PyList>> {
     let bytes = headers
         .iter()
         .map(|(name, value)| (PyBytes::new(py, name), value.as_deref().map(|value| PyBytes::new(py, value))));

@@ -1,4 +1,4 @@
-//! Windows and commit metadata.
+//! The Python class `Window`, and functions for commit metadata.
 
 use pyo3::prelude::*;
 
@@ -61,7 +61,7 @@ impl Window {
 
 #[pyfunction]
 #[pyo3(signature = (committed, finished, topic_id = ""))]
-#[allow(clippy::needless_pass_by_value)] // that is how Python's lists come
+#[allow(clippy::needless_pass_by_value)] // PyO3 converts Python's lists to owned vectors
 pub fn encode_metadata(committed: i64, finished: Vec<i64>, topic_id: &str) -> String {
     let single = finished.iter().map(|offset| (*offset, 1));
     MetadataEncoder::default().encode(committed, single, topic_id)
