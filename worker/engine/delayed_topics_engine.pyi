@@ -1,6 +1,6 @@
-"""The relay's hot path, in Rust: `Engine`, and by themselves its decisions, the headers of copies, and what may be committed.
+"""The engine of a worker, in Rust, and its parts: decisions, headers of copies, windows and commit metadata.
 
-The latter are for tests, tools and benchmarks. Times are milliseconds since the epoch. Header names are bytes, values bytes or null.
+The parts are for tests, tools and benchmarks. Times are milliseconds since the epoch. Header names are bytes, values bytes or None.
 """
 
 from collections.abc import Sequence
@@ -31,32 +31,32 @@ __all__ = [
 ]
 
 DURATION_BOUNDS_MS: list[int]
-"""Upper bounds of the buckets of a `Histogram`."""
+"""Upper bounds of the buckets of a `Histogram`, in milliseconds."""
 MAX_METADATA_CHARS: int
-"""Metadata is not longer."""
+"""The maximum length of commit metadata."""
 MAX_SPAN: int
-"""Offsets that metadata covers whatever is finished of them."""
+"""The number of offsets that metadata can always cover, whichever of them are finished."""
 _Header: TypeAlias = tuple[bytes, bytes | None]
 _Place: TypeAlias = tuple[str, int]
-"""Kafka topic and partition."""
+"""A Kafka topic and a partition of it."""
 _Fault: TypeAlias = tuple[int, str, str]
-"""Kafka's code of an error, its name, and a text for people; codes below 0 are librdkafka's."""
+"""The code of an error, its name, and a message for people. Codes below 0 are librdkafka's, others Kafka's."""
 _Properties: TypeAlias = Sequence[tuple[str, str]]
-"""librdkafka's."""
+"""Names and values of librdkafka's properties."""
 
 @final
 class Histogram:
-    """Durations, counted by how long they are."""
+    """Counts durations by their length."""
 
     @property
     def counts(self) -> list[int]:
-        """By bucket of DURATION_BOUNDS_MS; the last is for what is above all bounds."""
+        """Counts by bucket of DURATION_BOUNDS_MS. The last one counts durations above all bounds."""
     @property
     def sum_ms(self) -> int: ...
 
 @final
 class Seen:
-    """A partition as it is now."""
+    """The current state of a partition."""
 
     @property
     def topic(self) -> str: ...
@@ -68,10 +68,10 @@ class Seen:
     ) -> Literal["unplaced", "undecided", "placed", "serving", "unreadable", "settling", "standing", "leaving"]: ...
     @property
     def held_back(self) -> bool:
-        """Nothing more is read, since too much is held."""
+        """Whether reading is paused, because too much is held."""
     @property
     def read_error(self) -> str | None:
-        """Why what comes next could not be read."""
+        """Why the next record could not be read."""
     @property
     def position(self) -> int:
         """The offset that comes next."""
@@ -82,40 +82,40 @@ class Seen:
 
     @property
     def end(self) -> int:
-        """Where the partition ended when something was fetched last; negative while that isn't known."""
+        """The end of the partition as of the last fetch; negative if it is not known."""
 
     @property
     def waiting(self) -> int:
-        """Records that are held."""
+        """The number of held records."""
     @property
     def due(self) -> int:
-        """Those of them that are due, and copies that are not acknowledged, or in a transaction that is not committed."""
+        """The number of held records that are due, and of copies that are not acknowledged or whose transaction is not committed."""
 
     @property
     def ahead_ms(self) -> int:
-        """By how much the append time of the record that comes next is ahead of the broker's time; 0: it isn't."""
+        """By how much the append time of the next record is ahead of the broker's time; 0 if it is not ahead."""
 
     @property
     def unacknowledged(self) -> tuple[bool, bool, bool, bool]:
-        """Whether there are such copies, to the ready, delays and dead-letter topic, and to other ready topics."""
+        """Whether copies are not acknowledged, by target: the ready, delays and dead-letter topics, and other ready topics."""
 
     @property
     def stuck_seconds(self) -> float:
-        """For how long none of them has come back."""
+        """How long no copy has come back although some are not acknowledged."""
 
     @property
     def delayed(self) -> int:
-        """Records that were due before it was served after its assignment and have come out; none follow once it has `caught_up`."""
+        """The number of released records that were due before the partition was served after its assignment; final once `caught_up`."""
     @property
     def caught_up(self) -> bool: ...
 
 @final
 class State:
-    """What concerns all partitions."""
+    """The state that concerns all partitions."""
 
     @property
     def may_send(self) -> bool:
-        """The last commit was accepted within the last second, or a transaction is open."""
+        """Whether copies may be sent: the last commit was accepted within the last second, or a transaction is open."""
 
     @property
     def problem(self) -> str | None:
@@ -123,33 +123,33 @@ class State:
 
     @property
     def refused(self) -> str | None:
-        """What Kafka refuses to this worker for good, as far as anybody can know."""
+        """What Kafka refuses to this worker, permanently as far as is known."""
 
     @property
     def commits(self) -> Histogram:
-        """From sending offsets, or from ending a transaction, until Kafka has accepted it."""
+        """How long commits of offsets or of transactions took until Kafka accepted them."""
 
     @property
     def failed_commits(self) -> int: ...
     @property
     def held_bytes(self) -> int:
-        """Memory that held records count for."""
+        """Memory of the held records, in bytes."""
     @property
     def time_known(self) -> bool:
-        """The broker's."""
+        """Whether the broker's time is known."""
 
     @property
     def clock_problem(self) -> _Fault | None:
-        """Why the last probe of it failed."""
+        """Why the last clock probe failed."""
 
     @property
     def now_ms(self) -> int | None:
-        """An estimate of it, for showing."""
+        """An estimate of the broker's time, for display only."""
 
 @final
 class Tally:
-    """Done for a delayed topic since the engine began. `waited_for_target`: how often a due record waited on for its topic.
-    `dead_lettered`: by reason. `lateness`: of releases, from the due time to the sending."""
+    """Counts for a delayed topic since the engine began. `waited_for_target` counts how often a due record had to wait for its topic.
+    `dead_lettered` counts by reason. `lateness` has the time from the due time of a release to its sending."""
 
     @property
     def taken_in(self) -> int: ...
@@ -168,11 +168,11 @@ class Tally:
 
 @final
 class Engine:
-    """One consumer, the producers of copies, and every record between them.
+    """The consumer, the producers of copies, and every record between them.
 
-    It runs in a thread of its own, which never takes the interpreter's lock, until it is collected. A partition that was
-    assigned is read from `begin` on. Errors of Kafka come as happenings. Any method raises RuntimeError when the engine has ended by a
-    fault of its own.
+    The engine runs in a thread of its own, which never takes the interpreter's lock, until the object is garbage-collected. It reads an
+    assigned partition from `begin` on. `wait` reports Kafka's errors. Any method raises RuntimeError if the engine has ended because of
+    an internal error.
     """
 
     def __new__(
@@ -187,14 +187,14 @@ class Engine:
         renew_seconds: int,
         exactly_once: bool,
     ) -> Engine:
-        """`library`: the path of librdkafka. `producer`: without a compression, and with a `transactional.id` if `exactly_once`.
-        `clock`: of the producer of probes to `clock_topic`. `window_bytes`: memory for records that are held. `commit_interval_ms`:
-        how long copies go uncommitted. `renew_seconds`: how long partitions do, if nothing is new. Raises RuntimeError for a library that
-        isn't the one that is needed, OSError if the system gives no descriptor.
+        """`library` is the path of librdkafka. `producer` has no compression, and a `transactional.id` if `exactly_once`. `clock` is for
+        the producer of probes to `clock_topic`. `window_bytes` bounds the memory of held records. `commit_interval_ms` is the time between
+        commits, and `renew_seconds` is how often unchanged offsets are committed again. Raises RuntimeError for an unsuitable library, and
+        OSError if the system has no descriptor left.
         """
 
     def add_topic(self, front: str, delays: str, ready: str, dead_letter: str) -> None:
-        """One more delayed topic. Other calls name it by its number, from 0 in this order."""
+        """Add a delayed topic. Other calls name it by its number, which counts from 0 in the order of these calls."""
 
     def serve(
         self,
@@ -207,19 +207,19 @@ class Engine:
         dead_letter_partitions: int,
         has_control_topic: bool,
     ) -> None:
-        """What the registry says of a delayed topic; None: nothing of it is served. `skew_ms`: by how much brokers' clocks may
-        differ. `dead_letter_partitions`: 0 while the topic is missing. Without a control topic no id is cancelled."""
+        """Set what the registry says about a delayed topic, which is not served if `policy` is None. `skew_ms` is by how much brokers'
+        clocks may differ. `dead_letter_partitions` is 0 while that topic is missing. Without a control topic, no request is followed."""
 
     def want(self, number: int, changes: Sequence[tuple[bytes, int | None]]) -> list[bool]:
-        """From now on records of these ids are due at these times; None: they are not released. True: one was, lately."""
+        """Make records with these ids due at these times, or cancel them (None). Returns for each id whether one was released lately."""
     def withdraw(self, number: int, ids: Sequence[bytes] | None) -> None:
-        """Nothing is wanted of records of these ids any more; None: of none, and what was released is forgotten."""
+        """Drop the requests for these ids. With None, drop all requests, and forget which records were released."""
 
     def subscribe(self, topics: Sequence[str], consumer: _Properties, *, grown: Sequence[str]) -> None:
-        """Join the group, or read other topics, or more partitions of `grown`. Raises ValueError for properties that can't be."""
+        """Join the group, or read other topics, or more partitions of the topics in `grown`. Raises ValueError for invalid properties."""
 
     def assign(self, places: Sequence[tuple[str, int, int]]) -> None:
-        """Take over what an Assigned told, at these offsets; -1 where it isn't known where to begin."""
+        """Take over the partitions of an `Assigned` at these offsets, which are -1 where the offset is not known yet."""
 
     def begin(
         self,
@@ -233,41 +233,41 @@ class Engine:
         commit: bool,
         stands: bool = False,
     ) -> None:
-        """Read a partition from what is committed of it; ignored before `assign`. `delay_seconds`: of a delays partition. `commit`: do so
-        even if nothing comes. `stands`: it is stopped from the first. Raises ValueError for metadata that is neither empty nor ours."""
+        """Read a partition from its committed offset; ignored before `assign`. `delay_seconds` is None for a front partition. `commit`:
+        commit even if no record comes. `stands`: stop it from the beginning. Raises ValueError if the metadata cannot be decoded."""
 
     def stop(self, topic: str, partition: int) -> None:
-        """The partition stands still from now on, once what is on its way is known."""
+        """Stop serving the partition, as soon as the results of its copies in flight are known."""
     def go_on(self, topic: str, partition: int) -> None:
-        """The partition is served again, from its lowest unfinished offset."""
+        """Serve the partition again, from its lowest unfinished offset."""
     def forget(self, topic: str, partition: int) -> None:
-        """Nothing of the partition is committed or served any more until it begins again."""
+        """Neither commit nor serve the partition until it begins again."""
     def wait(self, longest_seconds: float) -> list[tuple[Any, ...]]:
-        """What has happened since, waiting for it: see delayed_topics_worker.happenings."""
+        """Wait up to `longest_seconds` for happenings, and return those since the last call: see delayed_topics_worker.happenings."""
     @property
     def still_seconds(self) -> float:
-        """For how long it has not come to the end of a turn: less than a second, as long as all is well."""
+        """The time since the end of the last turn, which is less than a second if all is well."""
     def look(self) -> list[Seen]:
-        """All partitions that are assigned."""
+        """Return the state of each assigned partition."""
     def state(self) -> State: ...
     def tallies(self, numbers: Sequence[int]) -> list[Tally]: ...
     def is_finished(self, topic: str, partition: int, offset: int) -> bool | None:
-        """Whether a restart would not repeat a record; None: the partition isn't assigned."""
+        """Return whether an offset is finished, so that a restart would not repeat it; None if the partition is not assigned."""
 
     def committed(self, places: Sequence[_Place], timeout_ms: int) -> list[tuple[str, int, int, str]]:
-        """Offset, -1001 for none, and metadata of those of which the group's coordinator tells in time."""
+        """Return the committed offset (-1001 if there is none) and metadata of each partition that the coordinator reports in time."""
 
     def leave(self, for_good: bool) -> None:
-        """Begin to leave the group in peace, until `left`; a static member keeps its partitions unless `for_good`."""
+        """Begin to leave the group in an orderly way, until `left`. A static member keeps its partitions unless `for_good`."""
 
     @property
     def left(self) -> bool: ...
     def leave_at_once(self) -> None:
-        """Give up the consumer, and all partitions with it, as lost."""
+        """Give up the consumer, and with it all partitions as lost."""
 
 @final
 class Policy:
-    """What routing needs of a layout record."""
+    """What routing needs of the layout record of a delayed topic."""
 
     def __new__(
         cls,
@@ -281,8 +281,8 @@ class Policy:
         targets: Sequence[tuple[str, int | None]],
         outage_budget_seconds: int,
     ) -> Policy:
-        """As of a `LayoutRecord`. `targets`: other ready topics, and how many partitions they have; 0: they are missing, None:
-        nobody has looked yet. Raises ValueError if the delay list is empty, or a delay has no partition."""
+        """The fields are those of a `LayoutRecord`. `targets` has the other ready topics with their number of partitions: 0 if the topic is
+        missing, None if no one has checked yet. Raises ValueError if the delay list is empty, or a delay has no partition."""
 
 @final
 class Record:
@@ -299,8 +299,8 @@ class Record:
         key: bytes | None,
         headers: Sequence[_Header] | None,
     ) -> Record:
-        """`delay_seconds`: what the partition of the delays topic stands for, None for one of the front topic.
-        `appended_at_ms`: None if the topic has producers' times. `headers`: None if a name can't be read.
+        """`delay_seconds` is the delay of the record's partition of the delays topic, or None for a record of the front topic.
+        `appended_at_ms` is None if the topic has producers' timestamps. `headers` is None if the headers cannot be read.
         """
 
 @final
@@ -314,7 +314,7 @@ class Wait:
 
 @final
 class Copy:
-    """What is produced for a record. `partition` of a dead letter: the root's, to be taken modulo those of the topic."""
+    """The copy of a record. For a dead letter, `partition` is that of the root, to be taken modulo the partitions of the topic."""
 
     target: str
     """"ready", "delays", "dead-letter", or the name of another ready topic."""
@@ -325,38 +325,38 @@ class Copy:
     headers: list[_Header]
 
 def decide(record: Record, policy: Policy, now_ms: int) -> Wait | Copy:
-    """What becomes of a record that has just been read. `now_ms`: a lower bound of the broker's time."""
+    """Decide what happens to a record that has just been read. `now_ms` is a lower bound of the broker's time."""
 
 def take_turn(record: Record, wait: Wait, policy: Policy, now_ms: int) -> Wait | Copy:
-    """What becomes of a record whose turn has come: it is released, hops on, or is held until it is due."""
+    """Decide what happens to a record whose turn has come: it is released, hops again, is held longer, or becomes a dead letter."""
 
 def too_large(record: Record, *, value_bytes: int, foreign_headers: bool) -> Copy:
-    """The dead letter of a record whose copy Kafka refused, with or without the headers that aren't ours."""
+    """Return the dead letter of a record whose copy Kafka refused as too large, with or without its foreign headers."""
 
 @final
 class Pending:
-    """Offsets that wait for their turn, those of equal turns in the order of offsets."""
+    """Offsets that wait for their turn. Those with equal turns are in the order of the offsets."""
 
     def __new__(cls) -> Pending: ...
     @property
     def next_turn_at_ms(self) -> int | None:
-        """None: nothing waits."""
+        """When the earliest turn comes; None if nothing waits."""
 
     def add(self, turn_at_ms: int, offset: int) -> None: ...
     def pop(self, now_ms: int) -> int | None:
-        """The offset whose turn came first, if it has come."""
+        """Remove and return the offset with the earliest turn, if that turn has come."""
 
     def due_count(self, now_ms: int) -> int:
-        """How many have had their turn by then."""
+        """Return the number of offsets whose turn has come by `now_ms`."""
 
     def __len__(self) -> int: ...
 
 @final
 class Window:
-    """Offsets of one partition between the committed one and the position."""
+    """The offsets of one partition between the committed offset and the position."""
 
     def __new__(cls, start: int, finished: Sequence[int] = ...) -> Window:
-        """`start`: the committed offset; `finished`: those above it that are already done."""
+        """`start` is the committed offset, and `finished` has the finished offsets above it."""
 
     @property
     def position(self) -> int:
@@ -364,37 +364,37 @@ class Window:
 
     @property
     def span(self) -> int:
-        """How many offsets lie between the one to commit and the position; at MAX_SPAN intake has to wait."""
+        """The number of offsets between the offset to commit and the position. At MAX_SPAN, intake has to pause."""
 
     @property
     def lowest_unfinished(self) -> int:
-        """The one to commit."""
+        """The offset to commit."""
 
     def take(self, offset: int) -> bool:
-        """Take in an offset; False if it is finished already. Raises ValueError if it lies before the position."""
+        """Take in an offset. Returns False if it is finished already. Raises ValueError if it is below the position."""
 
     def skip_to(self, offset: int) -> bool:
-        """Kafka has no more records below `offset`; False if that is no news."""
+        """Move the position to `offset`, below which Kafka has no more records. Returns False if the position is not below it."""
 
     def renewed(self) -> Window:
-        """One that begins at the lowest unfinished offset and knows what is finished above it."""
+        """Return a window that begins at the lowest unfinished offset, with the same finished offsets above it."""
 
     def finish(self, offset: int) -> bool:
-        """The copy is acknowledged. False: the offset was not held."""
+        """Mark an offset as finished, because its copy is acknowledged. Returns False if the offset was not held."""
 
     def is_finished(self, offset: int) -> bool: ...
     def commit_point(self, topic_id: str = "") -> tuple[int, str]:
-        """Offset and metadata of a commit."""
+        """Return the offset and the metadata to commit."""
 
 def encode_metadata(committed: int, finished: Sequence[int], topic_id: str = "") -> str:
-    """Metadata for a commit; what would not fit is left out, highest offsets first."""
+    """Return the metadata of a commit. If the finished offsets do not fit, the highest ones are left out."""
 
 def decode_metadata(committed: int, metadata: str) -> list[int]:
-    """The finished offsets above `committed`, ascending. Raises ValueError for metadata that is neither empty nor ours."""
+    """Return the finished offsets above `committed`, in ascending order. Raises ValueError if the metadata cannot be decoded."""
 
 def committed_topic_id(metadata: str) -> str | None:
-    """The id of the topic that a commit was made for; None if it doesn't say."""
+    """Return the id of the topic that a commit was made for; None if the metadata has none."""
 
 def broker_time_ms(probes: Sequence[tuple[int, int, int]], now_ns: int) -> int | None:
-    """What the broker's clock shows at least; None if the last probe is older than a second. A probe: when it was sent and its
-    acknowledgement seen, by this machine, in nanoseconds, and when the broker appended it."""
+    """Return a lower bound of the broker's time; None if the last probe is older than a second. A probe has three times: when it was sent
+    and when its acknowledgement was seen, in nanoseconds of this machine, and when the broker appended it, in milliseconds."""

@@ -1,4 +1,4 @@
-//! Any metadata of a commit: read or refused, and what is read is written again as something that reads the same.
+//! Decodes any metadata of a commit. If this succeeds, encoding the result again gives metadata that decodes to the same offsets.
 
 #![no_main]
 
@@ -15,7 +15,7 @@ fuzz_target!(|given: (u32, &str)| {
     assert!(finished.first().is_none_or(|first| *first > committed));
     let of_topic = topic_id(metadata).unwrap_or("");
     if of_topic.len() > 100 {
-        return; // Kafka's have 22
+        return; // Kafka's topic ids have 22 characters
     }
     let point = Window::new(committed, finished.iter().copied()).commit_point(&mut MetadataEncoder::default(), of_topic);
     assert!(point.metadata.len() <= MAX_METADATA_CHARS);

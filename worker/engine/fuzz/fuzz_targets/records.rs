@@ -1,4 +1,5 @@
-//! Any record, layout and time: no copy in the ready topic before its due time, foreign headers unchanged, nothing that panics.
+//! Takes any record, layout and time through the decisions: no copy goes to the ready topic before its due time, foreign headers are
+//! unchanged, and nothing panics.
 
 #![no_main]
 
@@ -17,7 +18,7 @@ use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
 struct Any<'a> {
-    /// Of the partition of the delays topic; none: the record is of the front topic.
+    /// The delay of the record's partition of the delays topic, or `None` for a record of the front topic.
     delay_seconds: Option<u16>,
     partition: u16,
     offset: u32,
@@ -65,7 +66,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Counts the foreign headers, which must be those of the record, in their order.
+/// Checks that the foreign headers of a copy are those of the record, in the same order.
 struct Copied<'a> {
     foreign: std::vec::IntoIter<Header<'a>>,
 }
