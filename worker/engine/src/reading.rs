@@ -59,7 +59,7 @@ pub struct OwnHeaders<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
     /// The value as the client wrote it.
-    pub said: &'a [u8],
+    pub value: &'a [u8],
     /// The name of the topic.
     pub topic: &'a str,
     /// The partition of that topic, or `None` if the record may go to any.
@@ -68,9 +68,9 @@ pub struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// Parses the value of `dt-target`. Returns `None` if it is not valid.
-    fn read(said: &'a [u8]) -> Option<Self> {
+    fn read(value: &'a [u8]) -> Option<Self> {
         const MAX_DIGITS: usize = 10;
-        let mut parts = said.splitn(2, |byte| *byte == b':');
+        let mut parts = value.splitn(2, |byte| *byte == b':');
         let name = parts.next()?;
         let legal = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
         let topic = str::from_utf8(name)
@@ -81,7 +81,7 @@ impl<'a> Target<'a> {
             Some(digits) if digits.len() > MAX_DIGITS => return None,
             Some(digits) => Some(u32::try_from(digits::read(digits, u64::from(i32::MAX.unsigned_abs()))?).ok()?),
         };
-        Some(Target { said, topic, partition })
+        Some(Target { value, topic, partition })
     }
 }
 
@@ -156,7 +156,7 @@ struct RawHeaders<'a> {
     duplicate_of_client: Option<Own>,
     /// The first duplicate of a header that makes a hop.
     duplicate_of_hop: Option<Own>,
-    /// The size of the names and values that a client may set.
+    /// The size of the names and values of all headers that a client may set.
     clients_bytes: usize,
     /// One more than the highest attempt in a `dt-released` header.
     least_attempt: u32,

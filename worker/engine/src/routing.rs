@@ -47,7 +47,7 @@ pub struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    /// Decides as the function `take_turn` does, without reading the headers again. `record` is the record that this was created from.
+    /// Decides as the function `take_turn` does, without reading the headers again. `record` must be the one that is waiting.
     #[must_use]
     pub fn take_turn<H: Headers<'a>>(self, record: &Record<'a, H>, policy: &Policy, now: LowerBoundMs) -> Turn<'a> {
         turn_of(record, self.own, self.root, self.waiting, policy, now)
@@ -59,8 +59,8 @@ impl<'a> Wait<'a> {
 pub struct Waiting {
     /// The due time, which was fixed when the record was first seen.
     pub due_at_ms: i64,
-    /// When the engine decides about the record again: at its due time, or before it, when the delay of its partition is over. A record
-    /// whose ready topic is missing has a later turn.
+    /// When the engine decides about the record again: at its due time, or before it, when the delay of its partition is over. If the
+    /// ready topic is missing, this is later than the due time.
     pub turn_at_ms: i64,
     /// Whether a client that should use the front topic wrote the record into a delays partition.
     pub misrouted: bool,
@@ -109,8 +109,8 @@ pub enum Turn<'a> {
     Hop(Hop<'a>),
     /// The record is held until its next turn, because it is not due, or its ready topic is missing or was not checked yet.
     Hold(Waiting),
-    /// The ready topic is not allowed any more, or was missing for too long. Only a bug of the engine can make headers unreadable that
-    /// were readable before.
+    /// The record cannot be released: its ready topic is no longer allowed, or was missing for too long. Headers that are no longer
+    /// readable are another cause, which only a bug of the engine can bring about.
     DeadLetter(DeadLetter<'a>),
 }
 
@@ -167,8 +167,8 @@ fn decide_front<'a>(
     Decision::Wait(Wait { own, root, waiting })
 }
 
-/// Decides about a record of a delays partition. These are first in, first out: the turn of a record comes when the delay of the partition
-/// is over, or at its due time, if that is earlier or less than a second later.
+/// Decides about a record of a delays partition. Such a partition is first in, first out: the turn of a record comes when the delay of
+/// the partition is over, or at the due time of the record, if that is earlier or less than a second later.
 fn decide_delays<'a, H: Headers<'a>>(
     own: OwnHeaders<'a>,
     root: Place<'a>,
@@ -328,7 +328,7 @@ pub fn dead_letter<'a, H: Headers<'a>>(
 /// Normally this is `own`, the kind of the record's delay, even if the record was read late by a small part of the delay. If so many
 /// records wait there that the record is served only in its turn, it comes out late by that part at most. A later hop goes to the
 /// longest kind that fits, so that the record is not served behind records that wait longer. If no kind fits, it goes to the shortest
-/// one, where it can be late by the least. Without a ladder, the longest kind that fits may be far too short, and each hop makes a
+/// one, where it is the least late. Without a ladder, the longest kind that fits may be far too short, and each hop makes a
 /// copy. The record then goes to the next longer kind.
 #[must_use]
 pub fn next_kind<'l>(layout: &'l Layout, own: Option<&'l Kind>, remaining_ms: i64) -> Option<&'l Kind> {
@@ -350,7 +350,7 @@ pub fn next_kind<'l>(layout: &'l Layout, own: Option<&'l Kind>, remaining_ms: i6
 }
 
 /// Returns why a client's request is rejected, or `None` if it is accepted.
-fn refused<'a>(own: &OwnHeaders<'a>, appended_at_ms: i64, policy: &Policy) -> Option<Cause<'a>> {
+fn rejection<'a>(own: &OwnHeaders<'a>, appended_at_ms: i64, policy: &Policy) -> Option<Cause<'a>> {
     let Policy { retry_cap, max_delay_seconds, .. } = *policy;
     if let Some(requested) = own.target.filter(|requested| policy.target(requested.topic).is_none()) {
         return Some(Cause::TargetNotAllowed(requested.topic));

@@ -123,7 +123,7 @@ impl CopyHeaders {
             put(Own::Group, group, to);
         }
         if let Some(target) = own.target {
-            put(Own::Target, target.said, to);
+            put(Own::Target, target.value, to);
         }
         if let Some(created_at_ms) = own.created_at_ms {
             put_number(Own::CreatedAt, created_at_ms, to);

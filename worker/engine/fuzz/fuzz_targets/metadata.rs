@@ -1,4 +1,4 @@
-//! Decodes any metadata of a commit. If this succeeds, encoding the result again gives metadata that decodes to the same offsets.
+//! Decodes any metadata of a commit. If this succeeds, the offsets are encoded again, and those that fit decode to the same.
 
 #![no_main]
 

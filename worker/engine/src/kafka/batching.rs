@@ -10,7 +10,8 @@
 //! in a partition, it accepts any sequence number. librdkafka then reports the first batch as delivered, too, because a later one was.
 //! See `rd_kafka_dr_implicit_ack` and <https://github.com/confluentinc/confluent-kafka-go/issues/921>. If Kafka has state of the
 //! producer, it refuses a batch whose predecessor is missing. The first record therefore goes alone, and others follow when it has an
-//! offset. This does not help if the topic was created again since then, so event.rs treats a delivery without an offset as a refusal.
+//! offset. A topic that was created again since then looks like the known one, so event.rs treats a delivery without an offset as a
+//! refusal.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
