@@ -237,7 +237,7 @@ class Engine:
         commit even if no record comes. `stands`: stop it from the beginning. Raises ValueError if the metadata cannot be decoded."""
 
     def stop(self, topic: str, partition: int) -> None:
-        """Stop serving the partition, as soon as the results of its copies in flight are known."""
+        """Send nothing more from the partition, and stop it when the results of its copies in flight are known."""
     def go_on(self, topic: str, partition: int) -> None:
         """Serve the partition again, from its lowest unfinished offset."""
     def forget(self, topic: str, partition: int) -> None:
