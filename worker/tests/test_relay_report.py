@@ -19,7 +19,7 @@ from delayed_topics_worker import report
 from delayed_topics_worker.alarms import LOST_TOLD_AGAIN_SECONDS, TOLD_AGAIN_SECONDS, Alarm, Alarms, StallTimes
 from delayed_topics_worker.assigned import Change
 from delayed_topics_worker.assignment import Assignment
-from delayed_topics_worker.clients import ASIDE, clock_properties, librdkafka, producer_properties
+from delayed_topics_worker.clients import BACKGROUND, clock_properties, librdkafka, producer_properties
 from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.control import Controls
@@ -30,7 +30,7 @@ from delayed_topics_worker.report import Reporter
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot
 
-NOBODY = Connection(bootstrap_servers="127.0.0.1:1", further=ASIDE)
+NOBODY = Connection(bootstrap_servers="127.0.0.1:1", further=BACKGROUND)
 LAYOUT = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2, lanes_per_delay=1))
 MINE = serving("orders", LAYOUT, group="shared")
 ANOTHER = serving("bookings", LAYOUT, group="shared")

@@ -1,4 +1,5 @@
-"""The worker around its engine: it takes partitions, follows the registry, answers requests, and tells alarms, events and metrics.
+"""The worker around its engine: it decides where partitions begin, follows the registry, answers control requests, and publishes alarms,
+events and metrics.
 
-What happens to a single record is decided by the engine in Rust, and topics are made by the operator.
+The engine, in Rust, decides what happens to a single record. The operator creates the topics.
 """

@@ -1,4 +1,4 @@
-"""delayed-topics-worker: the relay as a process."""
+"""The command `delayed-topics-worker`, which runs the relay as a process."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ def main(config_path: Path, connection_path: Path) -> None:
     Exit code 0 means that the worker ended after SIGTERM, 2 that it can't use its configuration, 3 that Kafka doesn't have the rebalance
     protocol or the assignor, and 1 that Kafka has shut this member out for good.
     """
-    _on_stop(sys.exit)  # nothing is taken yet; the first process of a container would not be ended by the signal itself
+    _on_stop(sys.exit)  # without a handler, signals do not end the first process of a container
     set_up()
     try:
         config = WorkerConfig.read(config_path)
@@ -104,7 +104,7 @@ def _run(config: WorkerConfig, connection: Connection) -> None:
 
 
 def _end(code: int) -> NoReturn:
-    """As Python would, but without ending each Kafka client, which waits for a name server, however long that takes to answer."""
+    """Ends the process without closing the Kafka clients. Each of them would wait for a name server, however long that takes to answer."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -27,7 +27,7 @@ _ALL: dict[str, Any] = {
     "statistics.interval.ms": LOOK_SECONDS * 1000,  # only they say that a client knows no broker any more
 }
 
-ASIDE: dict[str, Any] = {
+BACKGROUND: dict[str, Any] = {
     "reconnect.backoff.max.ms": 1000,
     "log_level": 2,  # what fails is said by those who call
 }

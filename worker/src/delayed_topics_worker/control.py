@@ -1,4 +1,4 @@
-"""Which records are cancelled: control topics are read, what they say is passed on, and answers are written there."""
+"""Reads control topics, passes their requests to cancel or reschedule records to the engine, and writes the answers."""
 
 from collections import deque
 from collections.abc import Collection
@@ -24,26 +24,27 @@ from delayed_topics_worker.topic_watch import TopicsSnapshot
 from delayed_topics_worker.unserved import what_is_wrong
 
 MOST_REQUESTS: Final = 100_000
-"""In force for all delayed topics of a worker: some 50 MB. Each has its part of them. Those beyond are refused, which is an alarm."""
+"""Requests in force for all delayed topics of a worker, which take some 50 MB. Each delayed topic has an equal share. Requests beyond it
+are refused, and raise an alarm."""
 POLL_SECONDS: Final = 0.2
 NOT_FOUND_SECONDS: Final = 60
-"""After the longest wait of a record."""
+"""A request without an outcome is answered with NOT_FOUND so long after the longest wait of a record."""
 UNREAD_SECONDS: Final = 10.0
 
 
 class ControlTopic(NamedTuple):
-    """`life`: counts how often another topic has taken the name."""
+    """`life`: counts how often another topic has taken the name of the control topic."""
 
     name: str
     life: int
 
 
 class ControlWatch:
-    """Reads control topics on a thread of its own. What was read waits for `take`."""
+    """Reads control topics on a thread of its own, and keeps what it has read until `take`."""
 
     def __init__(self, connection: Connection, *, client_id: str) -> None:
         self.problems: dict[str, str] = {}
-        """Why a topic can't be read."""
+        """By topic, why it can't be read."""
         self._connection = connection
         self._client_id = client_id
         self._reader: ControlReader | None = None
@@ -54,14 +55,15 @@ class ControlWatch:
         self._reads: deque[tuple[frozenset[ControlTopic], list[ControlRead]]] = deque()
 
     def look(self, topics: Collection[ControlTopic]) -> None:
-        """Read these, each from its beginning. Without any there is no client and no thread."""
+        """Reads these topics from now on, each from its beginning. The client and the thread start with the first topic."""
         before, self._wanted = self._wanted, frozenset(topics)
         if self._wanted and not before and not self._thread.started:
             self._thread.start()
 
     def take(self) -> tuple[frozenset[ControlTopic], list[ControlRead]]:
-        """Topics that were read to the end once, and what has been read since, of all topics that are wanted, in the order of each."""
-        known = self._known  # before what is read, which so has all of them
+        """Returns the wanted topics that were read to the end once, and the records of all wanted topics since the last call, those of each
+        topic in order."""
+        known = self._known  # read before the records, which therefore include all of a known topic up to its end
         reads: list[ControlRead] = []
         while self._reads:
             followed, found = self._reads.popleft()
@@ -77,7 +79,7 @@ class ControlWatch:
             self._reader = ControlReader(self._connection, client_id=self._client_id)
         wanted = self._wanted
         if wanted != self._followed:
-            # one that was made again is read from its beginning
+            # A topic that was created again is dropped first, so that it is read from its beginning.
             self._reader.follow([topic.name for topic in wanted & self._followed])
             self._reader.follow([topic.name for topic in wanted])
             self._followed = wanted
@@ -89,7 +91,7 @@ class ControlWatch:
 
 @dataclass
 class _Followed:
-    """The control topic of a delayed topic. `wanted_at`: since when it is to be read, in seconds of the worker's clock. `requests`: what
+    """The control topic of a delayed topic. `wanted_at`: since when it has to be read, in seconds of the worker's clock. `requests`: what
     it says."""
 
     topic: ControlTopic
@@ -98,8 +100,10 @@ class _Followed:
 
 
 class Controls:
-    """Of all delayed topics of a worker. Belongs to the worker's thread. A control topic that was read once is read on, until another one
-    has its name: what was asked for in the one before is nothing to records of the next."""
+    """The control topics of all delayed topics of a worker. Belongs to the worker's thread.
+
+    A control topic is read until another topic has its name. The requests of the former topic do not apply any more then.
+    """
 
     def __init__(self, connection: Connection, served: ServedTopics, *, member: str) -> None:
         self._connection = connection
@@ -108,11 +112,11 @@ class Controls:
         self._watch = ControlWatch(connection, client_id=self._client_id)
         self._followed: dict[str, _Followed] = {}
         self._ids: dict[str, str] = {}
-        """Of control topics, as they were noted last."""
+        """By front topic, the id of the control topic that the registry had last."""
         self._outbox: Outbox | None = None
 
     def follow(self, engine: Engine) -> None:
-        """Pass on what was read since."""
+        """Passes to the engine what was read since the last call."""
         for served in self._served:
             self._begin(engine, served)
         if not self._followed:
@@ -130,7 +134,7 @@ class Controls:
             served.is_control_known = followed.topic in known
 
     def _begin(self, engine: Engine, served: Served) -> None:
-        """Have its control topic read, if it has one that isn't; and anew if another one has its name."""
+        """Begins to read the control topic of a delayed topic if that is not read yet, and begins again if another topic has its name."""
         noted = served.noted_id(served.names.control)
         before = self._ids.get(served.topic)
         if noted is not None:
@@ -148,7 +152,7 @@ class Controls:
         retention_ms = 1000 * _retention_seconds(served.layout) if served.layout is not None else None
         in_force: dict[bytes, bool] = {}
         for read in reads:
-            if retention_ms is not None:  # by the time of the topic: all workers count alike, however late they read it
+            if retention_ms is not None:  # by append times, so that all workers agree, however late they read
                 in_force.update(dict.fromkeys(requests.expire(read.at_ms - retention_ms), False))
             in_force[read.id] = requests.take(read, most=room, refused=_refused(served, read))
         engine.withdraw(served.number, [of_id for of_id, holds in in_force.items() if not holds])
@@ -167,7 +171,7 @@ class Controls:
         self._write(served, happening.id, request.control.answered(kind))
 
     def answer(self, engine: Engine, assignment: Assignment, now_ms: int) -> None:
-        """Write what is to be said, and forget what is over. `now_ms`: the broker's time."""
+        """Writes the answers that are due, and forgets the requests that are over. `now_ms`: the broker's time; 0 while it is not known."""
         for served in self._served:
             followed = self._followed.get(served.topic)
             if followed is None or served.layout is None or not now_ms:
@@ -182,18 +186,18 @@ class Controls:
 
     @property
     def _share(self) -> int:
-        """Requests of each delayed topic, so that none takes the room of others."""
+        """The number of requests that each delayed topic may have, so that none takes the room of others."""
         return MOST_REQUESTS // max(1, sum(served.has_control_topic for served in self._served))
 
     def _room(self, served: Served) -> int:
-        """For requests of a delayed topic. Those that were there before this worker were accepted, perhaps when the shares were larger, and
-        have all the room that there is."""
+        """Returns how many requests of a delayed topic may be in force. Until its control topic has been read to the end, that is all the
+        room that there is, because its requests were accepted before, perhaps when shares were larger."""
         if served.is_control_known:
             return self._share
         return MOST_REQUESTS - sum(count for topic, count in self.in_force().items() if topic != served.topic)
 
     def in_force(self) -> dict[str, int]:
-        """How many requests, by front topic."""
+        """Returns the number of requests in force, by front topic."""
         return {topic: len(followed.requests.in_force) for topic, followed in self._followed.items()}
 
     def alarms(self, snapshot: TopicsSnapshot) -> list[Alarm]:
@@ -235,12 +239,12 @@ def _longest_wait_seconds(layout: LayoutRecord) -> int:
 
 
 def _retention_seconds(layout: LayoutRecord) -> int:
-    """Of the control topic."""
+    """Returns the retention of the control topic."""
     return least_retention_seconds(layout.layout.waits_seconds(layout.max_delay_seconds)) + layout.outage_budget_seconds
 
 
 def _refused(served: Served, read: ControlRead) -> ControlKind | None:
-    """Why a record can't come out at the time that is asked for."""
+    """Returns why a record can't come out at the requested time; None if it can."""
     layout, control = served.layout, read.control
     if layout is None or control is None or control.deliver_at_ms is None:
         return None

@@ -1,4 +1,4 @@
-"""What the engine tells that somebody has to know or to decide."""
+"""What the engine reports to Python: events to publish or to log, and questions for Python to decide."""
 
 from typing import Any, Final, Literal, NamedTuple
 
@@ -6,7 +6,7 @@ from delayed_topics_core.offsets import TopicPartitionKey
 
 
 class Fault(NamedTuple):
-    """An error of Kafka's, or of its client's; those have codes below 0."""
+    """An error of Kafka, or of its client, whose codes are negative."""
 
     code: int
     name: str
@@ -17,16 +17,16 @@ class Fault(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """Partitions are this member's: `Engine.assign` has to be called, with all of them. `generation`: of the group, with the newer
-    protocol the member's epoch."""
+    """The group has assigned partitions to this member. `Engine.assign` has to be called with all of them. `generation`: that of the
+    group, or with protocol `consumer` the epoch of the member."""
 
     partitions: list[TopicPartitionKey]
     generation: int
 
 
 class Revoked(NamedTuple):
-    """Partitions were given up. `lost`: somebody has them already, and nothing could be committed. `delayed`: of each, see Seen.
-    `in_flight`: of each, the copies that were sent and not committed."""
+    """Partitions were given up. `lost`: other members may already have them, and nothing could be committed. `delayed`: for each
+    partition, see `Seen`. `in_flight`: for each partition, the number of copies that were sent and not committed."""
 
     partitions: list[TopicPartitionKey]
     lost: bool
@@ -35,7 +35,8 @@ class Revoked(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The copy of a record was refused for good, and its partition stands still until `Engine.go_on`. `target`: a topic."""
+    """Kafka refused the copy of a record permanently. The record's partition stands still until `Engine.go_on`. `target`: the topic of
+    the copy."""
 
     topic: str
     partition: int
@@ -45,7 +46,8 @@ class Refused(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """What became of a request of the control topic: the record's copy is acknowledged. `number`: of the delayed topic."""
+    """The outcome of a request of the control topic, reported when Kafka has acknowledged the copy of the record. `number`: that of the
+    delayed topic in the engine."""
 
     number: int
     id: bytes
@@ -54,8 +56,8 @@ class Changed(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The offset that comes next isn't in the partition any more; it stands still. `topic_id`: of the topic in which it was read, which may
-    be gone by now, and another one have its name."""
+    """The next offset is not in the partition any more, or Kafka has lost the end of the partition (`LOG_TRUNCATION`). The partition
+    stands still. `topic_id`: that of the topic that was read; another topic may have its name by now."""
 
     topic: str
     partition: int
@@ -65,13 +67,13 @@ class Removed(NamedTuple):
 
 
 class CommitUnknown(NamedTuple):
-    """A transaction has failed: Kafka has to be asked what is committed of these, for `Engine.begin`."""
+    """A transaction has failed. Kafka has to be asked for the committed offsets of these partitions, for `Engine.begin`."""
 
     partitions: list[TopicPartitionKey]
 
 
 class Reported(NamedTuple):
-    """The consumer tells of an error, of a partition or of its own, after which it goes on by itself."""
+    """The consumer reports an error of its own or of a partition, from which it recovers by itself."""
 
     error: Fault
     topic: str | None
@@ -79,29 +81,29 @@ class Reported(NamedTuple):
 
 
 class Fatal(NamedTuple):
-    """A client was shut out for good."""
+    """Kafka has shut out a client permanently."""
 
     error: Fault
 
 
 class AssignmentFailed(NamedTuple):
-    """The consumer can't take over the partitions that are its."""
+    """The consumer can't take over the partitions that it was assigned."""
 
     error: Fault
 
 
 class ProducersReplaced(NamedTuple):
-    """What the producers had on its way is given up, and sent again by new ones: it may come twice."""
+    """New producers send again the copies that the former producers had in flight. These copies may come out twice."""
 
 
 class Stranded(NamedTuple):
-    """A client knows no broker any more, and never will again."""
+    """A client has lost the addresses of all brokers, and can't recover."""
 
     client: str
 
 
 class Log(NamedTuple):
-    """A line for the log. `level`: as syslog has them, 3 is an error and 7 debugging."""
+    """A line for the log. `level`: a syslog level, for example 3 for errors and 7 for debugging."""
 
     level: int
     facility: str
@@ -126,9 +128,9 @@ Happening = (
 _BY_NAME: Final[dict[str, Any]] = {kind.__name__: kind for kind in Happening.__args__}
 
 
-def happening_of(told: tuple[Any, ...]) -> Happening:
-    """What `Engine.turn` tells, as one of the above."""
-    name, *values = told
+def happening_of(reported: tuple[Any, ...]) -> Happening:
+    """Converts one of the reports that `Engine.wait` returns to one of the above types."""
+    name, *values = reported
     kind = _BY_NAME[name]
     found: Happening = kind(
         *[Fault(*v) if field == "error" else v for field, v in zip(kind._fields, values, strict=True)]

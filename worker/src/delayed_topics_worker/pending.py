@@ -1,4 +1,5 @@
-"""How many records of the owned delays partitions have their turn when, for metrics: by offsets, no record is read."""
+"""Counts, for metrics, how many records of the owned delays partitions have their turn within which time. The counts come from offsets;
+no record is read."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,11 +13,11 @@ from delayed_topics_worker.background import Watch
 from delayed_topics_worker.questions import ask
 
 Pending = Mapping[tuple[str, int], tuple[int, ...]]
-"""By front topic and delay in seconds: how many records have their turn within each of DUE_WITHIN_SECONDS, and all."""
+"""By front topic and delay in seconds: the number of records that have their turn within each of DUE_WITHIN_SECONDS, and of all records."""
 
 
 class Unfinished(NamedTuple):
-    """A delays partition, of which all is released or copied on below `offset`."""
+    """A delays partition. All its records below `offset` are released or have hopped on."""
 
     topic: str
     place: TopicPartitionKey
@@ -25,7 +26,7 @@ class Unfinished(NamedTuple):
 
 
 class PendingWatch(Watch[Unfinished]):
-    """`found` is replaced as a whole by a thread of its own and read by the worker's."""
+    """Counts on a thread of its own, which replaces `found` as a whole. The worker's thread reads it."""
 
     def __init__(self, admin: KafkaAdmin) -> None:
         super().__init__("pending-watch")

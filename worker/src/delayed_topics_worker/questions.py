@@ -1,4 +1,4 @@
-"""Questions to Kafka about many partitions."""
+"""Requests to Kafka about many partitions."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
@@ -9,14 +9,15 @@ from delayed_topics_kafka.errors import KafkaCallError
 T = TypeVar("T")
 
 AT_ONCE: Final = 100
-"""Partitions in one question: the answer about a thousand keeps Python from the worker's thread for 20 ms and more."""
+"""Partitions of one request. An answer about a thousand would hold Python's global interpreter lock for 20 ms and more, and block the
+worker's thread."""
 
 
 def ask(
     question: Callable[[list[TopicPartitionKey]], Mapping[TopicPartitionKey, T | KafkaCallError]],
     places: Collection[TopicPartitionKey],
 ) -> dict[TopicPartitionKey, T]:
-    """The answers that are none of an error."""
+    """Returns the answers without those that are errors."""
     answers = (answer for part in _parts(list(places)) for answer in question(part).items())
     return {place: answer for place, answer in answers if not isinstance(answer, KafkaCallError)}
 

@@ -1,4 +1,4 @@
-"""The worker's loop: what the engine asks is decided, what the registry says is passed on, and what is seen is told."""
+"""The worker's main loop. It makes the decisions that the engine needs, passes on what the registry says, and reports what it observes."""
 
 import logging
 import re
@@ -19,7 +19,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.background import MOST_BUSY, closing
 from delayed_topics_worker.clients import (
-    ASIDE,
+    BACKGROUND,
     SESSION_TIMEOUT_MS,
     Fetching,
     clock_properties,
@@ -66,13 +66,13 @@ LEAVE_SECONDS: Final = 18.0
 MOST_FATAL: Final = 3
 FATAL_WITHIN_SECONDS: Final = 120.0
 PROTOCOL_REFUSALS: Final = frozenset({"UNSUPPORTED_VERSION", "UNSUPPORTED_ASSIGNOR"})
-REFUSED_SECONDS: Final = 15.0  # the client says every 5 s, whenever it asks for its topics, that they are refused
+REFUSED_SECONDS: Final = 15.0  # the client reports a refusal every 5 s, with each refresh of its metadata
 UNAVAILABLE: Final = re.compile(r"Subscribed topic not available: ([^\s:]+): ")
-"""How the client (2.16) names a topic that it may not describe: in the text only."""
+"""The Kafka client (2.16) names a topic that it may not describe only in the text of the error."""
 
 
 class Relay:
-    """One engine, and the thread that calls `run`, which decides for it."""
+    """Owns one engine, and makes its decisions on the thread that calls `run`."""
 
     def __init__(
         self,
@@ -85,23 +85,23 @@ class Relay:
         metrics: Metrics,
         published: PublishedStatus,
     ) -> None:
-        """`template`: names that of the pod, if there is one."""
+        """`template`: identifies the template of the worker's pod; empty if it has none."""
         self._config = config
         self._connection = connection
         self._member = member
         self._published = published
         self._served = served
         self._metrics = metrics
-        self._aside = replace(connection, further={**connection.further, **ASIDE})
-        self._registry = RegistryWatch(self._aside, served, boot_seconds, client_id=f"{member}-registry")
-        admin = KafkaAdmin(self._aside, client_id=f"{member}-watch", timeout_seconds=5)
+        self._background = replace(connection, further={**connection.further, **BACKGROUND})
+        self._registry = RegistryWatch(self._background, served, boot_seconds, client_id=f"{member}-registry")
+        admin = KafkaAdmin(self._background, client_id=f"{member}-watch", timeout_seconds=5)
         self._watch = TopicWatch(admin, boot_seconds)
         self._group_watch = GroupWatch(admin, boot_seconds)
         self._known = KnownOffsets(admin)
-        self._controls = Controls(self._aside, served, member=member)
+        self._controls = Controls(self._background, served, member=member)
         self._seen = self._watch.snapshot
         self._group = ""
-        self._committed = CommittedReader(lambda: OffsetsReader(self._aside, self._group, ended=True))
+        self._committed = CommittedReader(lambda: OffsetsReader(self._background, self._group, ended=True))
         self._engine: Engine | None = None
         self._assignment: Assignment | None = None
         self._fetching = Fetching(hurried=not config.topics, partitions=0)
@@ -111,7 +111,7 @@ class Relay:
         self._partitions: dict[str, int] = {}
         self._next_report = float("-inf")
         self._reporter = Reporter(
-            self._aside,
+            self._background,
             admin,
             member=member,
             served=self._served,
@@ -120,17 +120,17 @@ class Relay:
             session_timeout_ms=SESSION_TIMEOUT_MS if config.protocol == "classic" else None,
             template=template,
         )
-        self._refused: dict[str | None, tuple[str, float]] = {}  # by front topic; of None: all of them
+        self._refused: dict[str | None, tuple[str, float]] = {}  # by front topic; None stands for all topics
         self._stopping = False
         self._fatal_at: list[float] = []
         self._start_at = self._soon_until = float("-inf")
 
     def stop(self) -> None:
-        """Called by a signal handler: `run` returns after the turn at hand."""
+        """Makes `run` return after the current turn. A signal handler may call it."""
         self._stopping = True
 
     def run(self) -> None:
-        """Returns after `stop`, with everything that was sent committed. Raises WorkerError."""
+        """Runs until `stop`, and then waits up to LEAVE_SECONDS until everything that was sent is committed. Raises WorkerError."""
         self._watch.start()
         self._group_watch.start()
         self._known.start()
@@ -153,7 +153,7 @@ class Relay:
         self._leave()
 
     def _turned_at(self) -> float:
-        """When this thread, or the engine's if that is longer ago, has come to the end of a turn."""
+        """Returns when this thread, which calls this after a turn, or the engine's finished its last turn, whichever is longer ago."""
         return boot_seconds() - (self._engine.still_seconds if self._engine is not None else 0.0)
 
     # -- the parts of a turn
@@ -167,22 +167,22 @@ class Relay:
             self._watch.look(unasked)
         assignment.tell_removed()
         assignment.begin(snapshot)
-        # nothing tells when topics have been asked about, which takes milliseconds when all is well
+        # Nothing wakes the loop when topics have been described, which takes milliseconds when all is well.
         soon = unasked and boot_seconds() < self._soon_until
-        self._take_told(engine, assignment, SOON_SECONDS if soon else TURN_SECONDS)
+        self._handle_reports(engine, assignment, SOON_SECONDS if soon else TURN_SECONDS)
 
-    def _take_told(self, engine: Engine, assignment: Assignment, longest_seconds: float) -> None:
-        """Raises the first ClientFatal, when everything is taken."""
+    def _handle_reports(self, engine: Engine, assignment: Assignment, longest_seconds: float) -> None:
+        """Handles everything that the engine has reported, and then raises the first ClientFatal among it."""
         failed: ClientFatal | None = None
-        for told in engine.wait(longest_seconds):
+        for reported in engine.wait(longest_seconds):
             try:
-                self._take(assignment, happening_of(told))
+                self._handle(assignment, happening_of(reported))
             except ClientFatal as e:
                 failed = failed or e
         if failed is not None:
             raise failed
 
-    def _take(self, assignment: Assignment, happening: Happening) -> None:
+    def _handle(self, assignment: Assignment, happening: Happening) -> None:
         match happening:
             case Assigned():
                 assignment.on_assigned(happening)
@@ -208,14 +208,14 @@ class Relay:
             topic = named[1]
         if name in ("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"):
             of_topic = f" of {topic}" if topic else ""
-            told = f"Kafka does not let the worker read records{of_topic} ({name}: {text}). Check the worker's ACLs"
+            message = f"Kafka does not let the worker read records{of_topic} ({name}: {text}). Check the worker's ACLs"
             served = self._served.find(topic) if topic else None
-            self._refused[served.topic if served else None] = (told, boot_seconds())
+            self._refused[served.topic if served else None] = (message, boot_seconds())
         else:
             kafka_log.info("%s: %s", name, text)
 
     def _follow(self) -> None:
-        """Registry, topics, subscription."""
+        """Follows the registry and the topics, and adapts the subscription to them."""
         now = boot_seconds()
         changed = self._registry.read()
         if changed and self._subscribed and all(served.layout is None for served in self._served):
@@ -240,7 +240,7 @@ class Relay:
             self._serve(self._engine, changed)
 
     def _number_topics(self, engine: Engine) -> None:
-        """The engine knows all of them before it is assigned partitions of any."""
+        """Adds new topics to the engine, which has to know a topic before it is assigned partitions of it."""
         fresh = [served for served in self._served if served.number >= self._numbered]
         for served in fresh:
             names = served.names
@@ -250,7 +250,7 @@ class Relay:
         self._serve(engine, {served.topic for served in fresh})
 
     def _serve(self, engine: Engine, changed: Collection[str]) -> None:
-        """Tell the engine what the registry and Kafka say of these."""
+        """Tells the engine what the registry and Kafka say about the changed topics."""
         for served in self._served:
             if served.topic in changed:
                 engine.serve(
@@ -264,7 +264,7 @@ class Relay:
                 )
 
     def _subscribe(self) -> None:
-        """To what has a serving layout."""
+        """Subscribes to the topics that have a serving layout."""
         serving = [s for s in self._served if s.layout is not None]
         groups = {s.layout.group: s.topic for s in serving if s.layout is not None}
         if len(groups) > 1:
@@ -282,7 +282,7 @@ class Relay:
         fetching = Fetching(hurried=hurried, partitions=sum(partitions.values()))
         if self._subscribed and self._fetching.is_outgrown_by(fetching):
             log.info("joining again, to ask for %d partitions every %d ms", fetching.partitions, fetching.wait_ms)
-            # Kafka gives a static member that comes back what it had, and nothing of what it subscribes to since
+            # Kafka gives a returning static member only its former partitions, and none of topics that are new to it.
             self._leave_group(for_good=wanted != self._subscribed or bool(grown))
         if not self._subscribed:
             self._fetching = fetching
@@ -303,7 +303,7 @@ class Relay:
         log.info("subscribed to %s: %s", counted(len(wanted), "topic"), shortened(wanted))
 
     def _join(self, engine: Engine, topics: list[str], grown: list[str]) -> None:
-        """The group, or once more, which makes the group's leader assign everything anew."""
+        """Joins the group. A member that joins again makes the group's leader assign all partitions again."""
         consumer = consumer_properties(
             self._connection,
             group=self._group,
@@ -334,14 +334,14 @@ class Relay:
         if now < self._next_report:
             return
         began = time.thread_time()
-        self._refused = {of: told for of, told in self._refused.items() if now - told[1] <= REFUSED_SECONDS}
+        self._refused = {of: entry for of, entry in self._refused.items() if now - entry[1] <= REFUSED_SECONDS}
         of_all: dict[str | None, str] = {None: str(self._registry.refused)} if self._registry.refused else {}
-        if self._subscribed:  # else it is told beside that
+        if self._subscribed:  # otherwise `run` has set it
             self._published.ready = assignment.settled
         self._published.status = self._reporter.report(
             engine,
             assignment,
-            refused=of_all | {of: told for of, (told, _) in self._refused.items()},
+            refused=of_all | {of: message for of, (message, _) in self._refused.items()},
             snapshot=self._watch.snapshot,
             unassigned=self._group_watch.unassigned,
         )
@@ -364,13 +364,13 @@ class Relay:
     def _lose_all(self, engine: Engine, assignment: Assignment) -> None:
         engine.leave_at_once()
         with suppress(ClientFatal):
-            self._take_told(engine, assignment, 0.0)  # it is of the client that is gone, and not of the next
+            self._handle_reports(engine, assignment, 0.0)  # these are about the former client, not the next one
         assignment.lose_all()
         self._group_watch.left()
         self._subscribed = []
 
     def _leave_group(self, *, for_good: bool = False) -> None:
-        """In peace; a static member keeps its partitions for its successor, unless it leaves for good."""
+        """Leaves the group in an orderly way. A static member keeps its partitions for its successor, unless `for_good`."""
         engine, assignment = self._engine, self._assignment
         if engine is None or assignment is None:
             return
@@ -380,8 +380,8 @@ class Relay:
         try:
             while not left and boot_seconds() < deadline:
                 self._published.turned_at = self._turned_at()
-                left = engine.left  # before what has happened until then is taken
-                self._take_told(engine, assignment, 0.0 if left else TURN_SECONDS)
+                left = engine.left  # read first, so that all reports from before are handled
+                self._handle_reports(engine, assignment, 0.0 if left else TURN_SECONDS)
         except ClientFatal as e:
             log.warning("%s. The worker leaves the group at once", e)
         self._lose_all(engine, assignment)
@@ -389,7 +389,7 @@ class Relay:
     def _leave(self) -> None:
         log.info("stopping")
         if self._engine is not None:
-            self._registry.read(whole=True)  # how many workers there are to be was written a moment ago
+            self._registry.read(whole=True)  # the wanted number of workers may have been written a moment ago
         self._leave_group(for_good=self._served.is_surplus(self._member))
         parts = (self._watch, self._group_watch, self._known, self._controls, self._committed, self._registry)
         closing(lambda: [part.close() for part in parts])

@@ -1,4 +1,4 @@
-"""What was asked for in the control topic of a delayed topic: what holds, for how long, and what is answered."""
+"""The requests of the control topic of a delayed topic: which are in force, for how long, and how they are answered."""
 
 from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile
@@ -8,15 +8,16 @@ from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_kafka.control import ControlRead
 
 MOST_ANSWERS: Final = 10_000
-"""That wait to be written for one delayed topic, while nobody has its first front partition. Further ones are not written."""
+"""Answers of one delayed topic that wait to be written while no worker has its first front partition. Further answers are dropped."""
 MOST_WITHDRAWN: Final = 1_000
-"""That are remembered for one delayed topic, for the moment until all workers have read it."""
+"""Withdrawn requests that are remembered for one delayed topic, until all its workers have read that they are withdrawn."""
 MOST_AT_ONCE: Final = 1_000
-"""Answers that are written at a time, twice a second."""
+"""Answers that are written at once, twice a second."""
 
 
 class Request(NamedTuple):
-    """What a control topic says of an id: the last request, what was answered to it, and since when that is, by the broker's clock."""
+    """What a control topic says about an id: the last request, the answer to it, and when the later of the two was appended, by the
+    broker's clock."""
 
     control: Control
     answer: ControlKind | None
@@ -25,21 +26,22 @@ class Request(NamedTuple):
 
 @dataclass
 class Requests:
-    """Of one delayed topic, by id.
+    """The requests of one delayed topic, by id. The oldest come first.
 
-    `in_force`: no record of these is released. `answers`: what is to be written. `unheard`: those in force that nobody has answered, and
-    since when. `withdrawn`: those that were withdrawn lately. Every worker of the topic knows them, and whoever has front partition 0
-    answers. The oldest come first.
+    `in_force`: requests that change what happens to records with their ids. `answers`: answers to write; None: a record without a value.
+    `unanswered`: requests in force that have no answer yet, and when they were appended. `withdrawn`: requests that were withdrawn lately.
+    Each worker of the topic has all requests, and the worker that has front partition 0 writes the answers.
     """
 
     in_force: dict[bytes, Request] = field(default_factory=dict)
     answers: dict[bytes, Control | None] = field(default_factory=dict)
-    unheard: dict[bytes, int] = field(default_factory=dict)
+    unanswered: dict[bytes, int] = field(default_factory=dict)
     withdrawn: dict[bytes, None] = field(default_factory=dict)
 
     def take(self, read: ControlRead, *, most: int, refused: ControlKind | None = None) -> bool:
-        """Whether it is in force from now on. `most`: so many may be. `refused`: why a request isn't, whatever it says."""
-        self._hear(read.id)
+        """Takes in a record of the control topic. Returns whether a request for its id is in force now. `most`: how many requests may be in
+        force. `refused`: why a request has to be refused; None: it may be accepted."""
+        self._settle(read.id)
         before = self.in_force.pop(read.id, None)
         has_room = before is not None or len(self.in_force) < most
         control = read.control
@@ -50,9 +52,9 @@ class Requests:
         elif control.is_request:
             self._take_request(read, control, before, has_room=has_room, refused=refused)
         elif read.id in self.withdrawn:
-            self._answer(read.id, None)  # a worker that had not read this has answered what was asked for before
+            self._answer(read.id, None)  # a worker that had not read the withdrawal has answered the former request
         elif before is not None and before.control.deliver_at_ms != control.deliver_at_ms:
-            self.in_force[read.id] = before  # the same, and something else was asked for since
+            self.in_force[read.id] = before  # likewise, a worker has answered a request that this one replaced
             self._answer(read.id, before.control)
         elif control.is_in_force and has_room:
             asked = ControlKind.CANCEL if control.deliver_at_ms is None else ControlKind.DELIVER_AT
@@ -78,7 +80,7 @@ class Requests:
         known = None if known is ControlKind.NOT_FOUND else known
         self.in_force[read.id] = Request(control, known, read.at_ms)
         if known is None:
-            self.unheard[read.id] = read.at_ms
+            self.unanswered[read.id] = read.at_ms
         else:
             self._answer(read.id, control.answered(known))
 
@@ -91,23 +93,24 @@ class Requests:
         if len(self.answers) < MOST_ANSWERS:
             self.answers[of_id] = answer
 
-    def _hear(self, of_id: bytes) -> None:
+    def _settle(self, of_id: bytes) -> None:
         self.answers.pop(of_id, None)
-        self.unheard.pop(of_id, None)
+        self.unanswered.pop(of_id, None)
 
     def take_answers(self, *, not_found_before_ms: int) -> list[tuple[bytes, Control | None]]:
-        """What is to be written next; `NOT_FOUND` to those of which nothing was heard since; None: it is withdrawn."""
-        unheard = takewhile(lambda of_id: self.unheard[of_id] < not_found_before_ms, self.unheard)
-        not_found = ((of_id, self.in_force[of_id].control.answered(ControlKind.NOT_FOUND)) for of_id in unheard)
+        """Returns the answers to write next, and forgets them. A request from before `not_found_before_ms` that has no answer gets
+        `NOT_FOUND`. None: a record without a value, because the request is withdrawn."""
+        unanswered = takewhile(lambda of_id: self.unanswered[of_id] < not_found_before_ms, self.unanswered)
+        not_found = ((of_id, self.in_force[of_id].control.answered(ControlKind.NOT_FOUND)) for of_id in unanswered)
         answers = list(islice(chain(self.answers.items(), not_found), MOST_AT_ONCE))
         for of_id, _ in answers:
-            self._hear(of_id)
+            self._settle(of_id)
         return answers
 
     def expire(self, before_ms: int) -> list[bytes]:
-        """The ids of those that are in force no longer."""
+        """Forgets the requests from before that time, and returns their ids."""
         over = list(takewhile(lambda of_id: self.in_force[of_id].at_ms < before_ms, self.in_force))
         for of_id in over:
             del self.in_force[of_id]
-            self._hear(of_id)
+            self._settle(of_id)
         return over

@@ -1,4 +1,4 @@
-"""A delayed topic as the registry shows it now. Live: whoever holds it sees every change."""
+"""The delayed topics of a worker, as the registry describes them now. The objects are shared, so every holder sees each change."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,12 +17,15 @@ from delayed_topics_worker.topic_watch import TopicsSnapshot
 
 @dataclass
 class Served:
-    """`layout`: what is served; None before the first, and when it is not for these workers. `dead_letter_partitions`:
-    0 while it isn't known. `target_partitions`: of other ready topics, 0 of those that are missing, or that this worker may not see;
-    not of those of which nobody knows yet. `listed`: the registry has a layout of it for these workers, if only a planned one,
-    and not a retired one. `is_control_known`: the control topic was read to its end.
+    """A delayed topic that this worker serves, or has served.
 
-    `owner`: whose workers these are; empty: anybody's. `group`: which one they are in; empty: the layout's. `number`: the engine's.
+    `layout`: the layout that is served; None before the first one, and while the topic is not for these workers. `listed`: the registry
+    has a layout for these workers, perhaps only a planned one, but not a retired one. `dead_letter_partitions`: 0 while it is not known.
+    `target_partitions`: the number of partitions of other ready topics; 0 for topics that are missing or that this worker may not describe.
+    It lacks the topics that Kafka has not been asked about. `is_control_known`: the control topic was read to its end once.
+
+    `owner`: the owner of these workers; empty: any. `group`: the group of these workers; empty: that of the layout. `number`: see
+    `Engine.add_topic`.
     """
 
     topic: str
@@ -42,7 +45,7 @@ class Served:
         return cls(topic=topic, names=TopicNames.of(topic), owner=owner, group=group)
 
     def follow(self, state: RegistryState) -> bool:
-        """Takes what the registry says; True if anything changed. A planned layout is not followed until it serves."""
+        """Adopts what the registry says. Returns whether anything changed. A planned layout is not adopted until it serves."""
         record, topics = state.layouts.get(self.topic), state.topics.get(self.topic)
         layout = record.served if record is not None and self._is_ours(record) else None
         changed = layout != self.layout or topics != self.topics
@@ -54,7 +57,7 @@ class Served:
         return self.owner in ("", str(layout.owner)) and self.group in ("", layout.group)
 
     def count_partitions(self, snapshot: TopicsSnapshot) -> bool:
-        """Of the dead-letter topic, and of other ready topics. True if a number changed."""
+        """Counts the partitions of the dead-letter topic and of other ready topics. Returns whether a number changed."""
         before = (self.dead_letter_partitions, self.target_partitions)
         name = self.names.dead_letter
         info = snapshot.topics.get(name)
@@ -72,18 +75,18 @@ class Served:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Ready topics that records may ask for."""
+        """The other ready topics that records may request."""
         return self.layout.targets if self.layout is not None else ()
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """All its topics, and those that records may ask for."""
+        """All its topics, and the other ready topics that records may request."""
         control = (self.names.control,) if self.has_control_topic else ()
         return (*self.names.topics, *control, *self.targets)
 
     @property
     def partitions(self) -> dict[str, int]:
-        """By topic that is read, as the layout has it."""
+        """The number of partitions of the front and the delays topic, according to the layout."""
         if self.layout is None:
             return {}
         return {
@@ -109,7 +112,7 @@ class Served:
 
     @property
     def has_control_topic(self) -> bool:
-        """Records can be cancelled."""
+        """Whether records can be cancelled and rescheduled."""
         return self.layout is not None and self.layout.control
 
     @property
@@ -122,13 +125,13 @@ class Served:
 
     @property
     def hurried(self) -> bool:
-        """A record may be due as soon as it comes in."""
+        """Whether a record may be due as soon as it comes in."""
         return self.layout is not None and (
             0 in self.layout.layout.delay_seconds or bool(self.layout.layout.ladder_seconds)
         )
 
     def goes_on_at(self, topic: str, partition: int, committed: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
-        """Where its group has left it, or the group that served this before."""
+        """Returns where to continue a partition: where its group has left it, or, after a handover, the group that served it before."""
         handover = self.topics.handover if self.topics else None
         if handover is None or self.layout is None or handover.group != self.layout.group:
             return committed
@@ -138,16 +141,16 @@ class Served:
         return self.topics.ids.get(topic) if self.topics else None
 
     def mirrored_id(self, topic: str) -> str | None:
-        """What the id was in the Kafka cluster that the topic comes from, with the committed offsets."""
+        """The id that the topic had in the Kafka cluster from which it was mirrored, together with its committed offsets."""
         return self.topics.mirrored_from.get(topic) if self.topics else None
 
 
 class ServedTopics:
-    """All delayed topics of this worker, in the order in which the engine numbers them. None ever leaves: one that others serve now has no
-    layout."""
+    """All delayed topics of this worker, in the order of their numbers in the engine. None is ever removed: a topic that other workers
+    serve now has no layout."""
 
     def __init__(self, config: WorkerConfig, owner: str = "") -> None:
-        """`owner`: whose workers these are, of topics that are named in the configuration."""
+        """`owner`: the owner of these workers, if the configuration names their topics; empty: any."""
         self._group = config.group if not config.topics else None
         self._by_source: dict[str, Served] = {}
         self._all: list[Served] = []
@@ -164,21 +167,21 @@ class ServedTopics:
         return self._all[number]
 
     def of_source(self, topic: str) -> Served:
-        """Whose front or delays topic this is. Raises KeyError."""
+        """Returns the delayed topic that has this front or delays topic. Raises KeyError."""
         return self._by_source[topic]
 
     def find(self, topic: str) -> Served | None:
-        """The same; None if it is of none that this worker knows."""
+        """As `of_source`, but returns None if this worker does not know the topic."""
         return self._by_source.get(topic)
 
     def is_surplus(self, member: str) -> bool:
-        """Whether there are to be fewer workers than its number says, so that nobody of its name comes after it."""
+        """Returns whether every layout wants too few workers for the ordinal of this pod, so that no pod of its name follows it."""
         number = member.rpartition("-")[2]
         wanted = [served.layout.workers for served in self._all if served.layout is not None]
         return number.isdecimal() and bool(wanted) and all(n is not None and n <= int(number) for n in wanted)
 
     def follow(self, state: RegistryState) -> set[str]:
-        """Takes what the registry says. Returns the front topics of which it says something else than before."""
+        """Adopts what the registry says. Returns the front topics about which it says something else than before."""
         if state is self._followed and state.next_offset == self._followed_to:
             return set()
         self._followed, self._followed_to = state, state.next_offset
