@@ -124,7 +124,7 @@ class Kafka:
             }
             snapshot = TopicsSnapshot(topics, dict.fromkeys(topics, self.now))
             self.assignment.check_topics(snapshot)
-            self.assignment.tell_removed()
+            self.assignment.check_removed()
             self.assignment.begin(snapshot)
         return self.engine.calls
 

@@ -1,4 +1,4 @@
-"""Records that wait because a broker has stamped them with a time that has not come yet: its clock was wrong, or is."""
+"""Finds records that wait because a broker has appended them with a time that has not come yet: its clock was wrong, or still is."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -11,18 +11,18 @@ from delayed_topics_worker.alarms import Alarm, lasting
 from delayed_topics_worker.assigned import AssignedPartition, of_topics
 
 MARGIN_MS: Final = 1000
-"""Beyond what brokers' clocks may differ by: the brokers' time is an estimate."""
+"""Added to what brokers' clocks may differ by, because the brokers' time is an estimate."""
 
 
 class AheadWatch:
-    """Remembers what it has seen: where much comes in, the record that waits is not the next one at every look."""
+    """Remembers what it has seen, because the record that waits is not the next one at every look if many records come in."""
 
     def __init__(self) -> None:
         self._until: dict[TopicPartitionKey, tuple[int, float]] = {}
-        """The first unfinished offset of a partition, and until when that one waits."""
+        """By partition, its first unfinished offset, and until when the record there waits."""
 
     def alarms(self, owned: Iterable[AssignedPartition], *, now: float) -> list[Alarm]:
-        """Returns one alarm for each topic. Paused topics release nothing anyway. `now`: seconds of any steady clock."""
+        """Returns one alarm for each topic, but none for paused topics: they release nothing anyway. `now`: seconds of any steady clock."""
         waiting = {o: until - now for o in owned if not o.served.paused and (until := self._waits_until(o, now)) > now}
         self._until = {o.place: self._until[o.place] for o in waiting}
         return [
@@ -31,7 +31,7 @@ class AheadWatch:
         ]
 
     def _waits_until(self, owned: AssignedPartition, now: float) -> float:
-        """Before `now` if nothing in it does."""
+        """Returns until when the first unfinished record waits; a time before `now` if it does not wait."""
         if owned.seen is None:
             return 0.0
         offset = owned.seen.lowest_unfinished

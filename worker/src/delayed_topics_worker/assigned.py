@@ -1,4 +1,4 @@
-"""A partition that is assigned to this worker, as far as the engine doesn't know it: where it begins, and why it isn't served."""
+"""A partition that is assigned to this worker, with what the engine does not know: where it begins, and why it is not served."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ ChangeKind = Literal["assignment", "assigned", "caught-up", "revoked", "lost", "
 
 
 class Change(NamedTuple):
-    """What happened to partitions of one delayed topic, in the words of `core.events`.
+    """What happened to partitions of one delayed topic, in the terms of `core.events`.
 
-    `assignment`: Kafka gave them to this worker; `assigned`: all that it gave then of this topic are served, whatever those of other
-    topics wait for; `caught-up`: what was due of them before they were served has come out, `delayed` records; `producers-replaced`:
-    what the producers before had on its way is sent again.
-    `places`, `kept`: as `format_places` writes them. `generation`: of the group, when it assigned them, or the latest. `at`: the worker's
-    seconds.
+    `assignment`: Kafka assigned them to this worker. `assigned`: all partitions of this topic that were assigned together are served,
+    whatever those of other topics wait for. `caught-up`: their `delayed` records, which were due before they were served, have come out.
+    `producers-replaced`: new producers send again what the former ones had in flight.
+    `places`, `kept`: as `format_places` writes them. `generation`: that of the group in which it assigned the first of them. `at`: in
+    seconds of the worker's clock.
     """
 
     kind: ChangeKind
@@ -40,9 +40,9 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stop:
-    """Why a partition isn't served. `retry_at`: seconds of the worker's clock; None: only a new assignment tries again.
-    `topic`: that is missing, or another one. `topic_gone`: it is the partition's own, which doesn't exist any more, whatever has taken
-    its name. `refused`: the offset of the record whose copy was refused, and `target` the topic that it should go to.
+    """Why a partition is not served. `retry_at`: in seconds of the worker's clock; None: only a new assignment tries again. `topic`: the
+    topic that is missing or was created again. `topic_gone`: that is the partition's own topic, which does not exist any more, even if
+    another one has its name. `refused`: the offset of the record whose copy Kafka refused, and `target`: the topic of that copy.
     """
 
     reason: Reason
@@ -56,12 +56,14 @@ class Stop:
 
 @dataclass(eq=False, kw_only=True)
 class AssignedPartition:
-    """`generation`: counts what this process was assigned; `group_generation`: the group's. `begun`: the engine serves it, or would if it
-    were not stopped. `told`: Kafka has told what is `committed`; None: nothing is. `unanswered`: it was not told at once, and is asked for
-    beside the loop. `anew`: its topic was made again, and begins at its noted start, whatever is committed. `tried`: the stop after which
-    it is served again, until the copy that was refused is accepted. `removed`: what comes next is not in Kafka any more. `seen`: as the
-    engine had it when somebody looked last. `delayed`: as Seen has it. `in_flight`: as Revoked has it. `missing_since`: when its topic was
-    found to be missing.
+    """A partition that is assigned to this worker.
+
+    `generation`: that of `Assignment`; `group_generation`: that of the group. `begun`: the engine serves it, or would if it were not
+    stopped. `committed_known`: Kafka has reported `committed`, which is None if nothing is committed. `unanswered`: Kafka did not report
+    it at once, and another thread asks for it. `recreated`: its topic was created again, so that it begins at its registered start,
+    whatever is committed. `tried`: the last stop, after which it is served again, until Kafka accepts the refused copy. `removed`: its
+    next record is not in Kafka any more. `seen`: its state in the engine at the last look. `delayed`: see `Seen`. `in_flight`: see
+    `Revoked`. `missing_since`: when its topic was found to be missing. `gone`: it was revoked or lost.
     """
 
     served: Served
@@ -73,9 +75,9 @@ class AssignedPartition:
     begin_at: float = 0.0
     topic_id: str = ""
     committed: OffsetAndMetadata | None = None
-    told: bool = False
+    committed_known: bool = False
     unanswered: bool = False
-    anew: bool = False
+    recreated: bool = False
     begun: bool = False
     gone: bool = False
     stop: Stop | None = None
@@ -99,8 +101,9 @@ class AssignedPartition:
 
     @property
     def is_foreign(self) -> bool:
-        """A partition beyond the layout that is served: somebody has added it, or it is part of a plan that Kafka may refuse for weeks. It
-        is not served, and nothing waits for it. A front partition is served as soon as its start is noted."""
+        """Whether the partition is beyond the layout that is served, because someone has added it, or because it is part of a planned
+        layout that Kafka may refuse for weeks. It is not served then, and nothing waits for it. A front partition is served as soon as its
+        start is registered."""
         layout, topics = self.served.layout, self.served.topics
         if layout is None or self.begun:
             return False
@@ -111,13 +114,13 @@ class AssignedPartition:
 
     @property
     def delay_seconds(self) -> int | None:
-        """Of a delays partition that the layout knows."""
+        """The delay of a delays partition that the layout has; None for other partitions."""
         delays = self.served.layout.layout.partition_delays if self.served.layout else ()
         return delays[self.partition] if not self.is_front and self.partition < len(delays) else None
 
 
 def of_topics(owned: Iterable[AssignedPartition]) -> dict[str, list[AssignedPartition]]:
-    """By front topic."""
+    """Groups partitions by front topic."""
     found: dict[str, list[AssignedPartition]] = {}
     for o in owned:
         found.setdefault(o.served.topic, []).append(o)
@@ -132,7 +135,7 @@ def changes_of(
     began: float,
     at: float,
 ) -> list[Change]:
-    """One of each delayed topic."""
+    """Returns one change for each delayed topic."""
     kept_of = of_topics(kept)
     return [
         Change(

@@ -1,4 +1,4 @@
-"""Which partitions this worker has, where each begins (at its committed offset, never by guess), and which stand still."""
+"""Keeps the partitions of this worker, and decides where each begins (at its committed offset, never at a guess) and which stand still."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -30,20 +30,20 @@ from delayed_topics_worker.unserved import stop_for, stop_of_removed
 log = logging.getLogger(__name__)
 
 COMMITTED_TIMEOUT_MS: Final = 300
-"""Nothing is released meanwhile. It takes 2 to 5 ms, unless a transaction is open or the coordinator is away."""
+"""Nothing is released during this time. An answer takes 2 to 5 ms, unless a transaction is open or the coordinator is away."""
 NOT_KNOWN: Final = -1
-"""Where a partition begins, for `Engine.assign`."""
+"""Tells `Engine.assign` that it is not known yet where a partition begins."""
 RETRY_SECONDS: Final = 0.3
 RECHECK_SECONDS: Final = 1.0
 RETRY_TARGET_SECONDS: Final = 1.0
 NOT_SERVED_SECONDS: Final = 6.0
-"""A member that has just subscribed to other topics may be assigned what it had before, and then joins again."""
+"""A member that has just subscribed to other topics may first be assigned its former partitions, and then joins again."""
 GONE_SECONDS: Final = 10.0
-"""A topic that is missing for so long was deleted. A broker that only lags behind knows it by then."""
+"""A topic that is missing for so long was deleted. A broker that only lags behind would know the topic by then."""
 
 
 class Assignment:
-    """Decides for the engine what it asks by happenings. Belongs to the worker's thread."""
+    """Decides about the partitions that the engine reports. Belongs to the worker's thread."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Assignment:
     ) -> None:
         self.owned: dict[TopicPartitionKey, AssignedPartition] = {}
         self.generation = 0
-        """Counts what this process was assigned and gave up."""
+        """Counts how often this process was assigned partitions or gave some up."""
         self.group_generation = -1
         self.assigned = False
         self.changes: list[Change] = []
@@ -69,18 +69,18 @@ class Assignment:
         self._known = known
         self._unanswered: dict[TopicPartitionKey, int] = {}
         self._not_served: dict[TopicPartitionKey, float] = {}
-        self._had: frozenset[TopicPartitionKey] = frozenset()
-        """When it was assigned something last, and has not lost since."""
+        self._last_owned: frozenset[TopicPartitionKey] = frozenset()
+        """The partitions that it had after the last assignment, without those that it has lost since."""
 
     @property
     def settled(self) -> bool:
-        """It has partitions, or knows that there are none for it, and each is served, says why not, or is foreign."""
+        """Whether the group has assigned partitions, or none, to this worker, and each is served, stopped for a reason, or foreign."""
         return self.assigned and all(_is_answered(o) for o in self.owned.values())
 
     @property
     def keeps_from_others(self) -> bool:
-        """It has had partitions for long whose topics were not its own when it got them. Nobody else gets them until it gives them up, and
-        it is told of none of their records, even if it is to serve them since."""
+        """Whether the worker has had partitions for long whose topics it did not serve when it got them. No other worker gets them until it
+        gives them up, and the engine reads none of their records, even if the worker serves their topics by now."""
         now = self._seconds()
         kept = [f"{t} [{p}]" for (t, p), since in self._not_served.items() if now - since > NOT_SERVED_SECONDS]
         if kept:
@@ -90,7 +90,7 @@ class Assignment:
             )
         return bool(kept)
 
-    # -- what the engine tells
+    # -- reports of the engine
 
     def take(self, happening: Revoked | Refused | Removed | CommitUnknown | ProducersReplaced) -> None:
         match happening:
@@ -106,7 +106,7 @@ class Assignment:
                 self._note("producers-replaced", list(self.owned.values()), self._seconds())
 
     def on_assigned(self, happening: Assigned) -> None:
-        """Everything is placed where it will begin, as far as that is told at once: placing it later on costs a seek."""
+        """Places each partition where it begins, if Kafka reports its committed offset at once. To place it later costs a seek."""
         self.generation += 1
         self.group_generation = happening.generation
         self.assigned = True
@@ -123,30 +123,30 @@ class Assignment:
             for topic, partition in happening.partitions
             if (served := self._served.find(topic)) is not None
         ]
-        self._ask_committed(fresh)
+        self._request_committed(fresh)
         begins: dict[TopicPartitionKey, int] = {}
         for owned in fresh:
             beginning = beginning_of(owned)
             begins[owned.place] = beginning.offset if beginning else NOT_KNOWN
-        # Of a group that is stable, Kafka gives a static member what it had before it ended, even of a topic that has left the group
-        # since. The client has to know it all, to give it up later on.
+        # While the group is stable, Kafka gives a restarted static member its former partitions, even those of a topic that has left the
+        # group since. The client has to take over all of them, so that it can give them up later.
         self._not_served |= dict.fromkeys(set(happening.partitions) - {o.place for o in fresh}, now)
         self._engine.assign([(*place, begins.get(place, NOT_KNOWN)) for place in happening.partitions])
         self.owned.update({o.place: o for o in fresh})
         self._begins.extend(of_topics(fresh).values())
         self._note("assignment", fresh, now)
-        self._had = frozenset(self.owned)
+        self._last_owned = frozenset(self.owned)
         log.info("assigned: %s", named(fresh))
 
     def _on_revoked(self, happening: Revoked) -> None:
-        told = zip(happening.partitions, happening.delayed, happening.in_flight, strict=True)
-        for place, delayed, in_flight in told:
+        reported = zip(happening.partitions, happening.delayed, happening.in_flight, strict=True)
+        for place, delayed, in_flight in reported:
             if owned := self.owned.get(place):
                 owned.delayed, owned.in_flight = delayed, in_flight
         self._forget("lost" if happening.lost else "revoked", happening.partitions)
 
     def _on_refused(self, happening: Refused) -> None:
-        """The target is missing or forbidden. The partition stays where it is, and the other partitions go on."""
+        """Stops the partition, because the target topic is missing or forbidden. The other partitions go on."""
         owned = self.owned.get((happening.topic, happening.partition))
         if owned is None:
             return
@@ -163,10 +163,10 @@ class Assignment:
         )
 
     def _on_removed(self, happening: Removed) -> None:
-        """The offset that comes next isn't there any more. It is told when Kafka has said what is, or at once if Kafka has lost it."""
+        """Stops the partition if Kafka has lost its end. Otherwise `check_removed` decides once Kafka has said which offsets exist."""
         owned = self.owned.get((happening.topic, happening.partition))
         if owned is None or not owned.begun or happening.topic_id != owned.topic_id:
-            return  # of the topic before: where this one begins is being asked, or is known
+            return  # about a former assignment or topic; the present one has a beginning of its own
         if happening.error.code == KafkaError._LOG_TRUNCATION:
             owned.stop = stop_of_removed(owned, happening, None)
         else:
@@ -177,28 +177,28 @@ class Assignment:
             self._begin_again(owned)
 
     def lose_all(self) -> None:
-        """The client itself is lost."""
+        """Forgets all partitions, because the client itself is lost."""
         self._forget("lost", list(self.owned))
         self._not_served.clear()
         self.assigned = False
 
-    # -- called by the loop
+    # -- called by the main loop
 
     def see(self, seen: Iterable[Seen]) -> None:
-        """As the engine has them now."""
+        """Takes in the state that partitions have in the engine now."""
         for now in seen:
             if owned := self.owned.get((now.topic, now.partition)):
                 owned.seen, owned.delayed = now, now.delayed
-        self._tell_caught_up()
+        self._note_caught_up()
 
-    def _tell_caught_up(self) -> None:
-        """What is gone will release no more."""
+    def _note_caught_up(self) -> None:
+        """Notes which assignments have caught up. Partitions that are gone do not count, because they will release nothing more."""
         over = [fresh for fresh in self._catching_up if all(o.gone or (o.seen and o.seen.caught_up) for o in fresh)]
         for fresh in over:
             self._catching_up.remove(fresh)
             self._note("caught-up", fresh, fresh[0].assigned_at)
 
-    def tell_removed(self) -> None:
+    def check_removed(self) -> None:
         """Stops the partitions whose next record was removed. The worker never skips removed records, because people have to decide
         that. If Kafka has the record, as after an answer to the fetch of a topic that is gone, the partition is read again."""
         removed = [o for o in self.owned.values() if o.removed is not None]
@@ -215,21 +215,21 @@ class Assignment:
             owned.stop = stop_of_removed(owned, owned.removed, there)
             owned.removed = None
 
-    def unasked(self, snapshot: TopicsSnapshot) -> set[str]:
-        """The topics that Kafka has to be asked about before partitions can begin."""
+    def topics_to_describe(self, snapshot: TopicsSnapshot) -> set[str]:
+        """Returns the topics that Kafka has to describe before waiting partitions can begin."""
         waiting = [o for o in self.owned.values() if not o.begun and o.stop is None]
         stale = [o for o in waiting if not snapshot.is_younger(o.assigned_at, o.served.watched)]
         return {topic for o in stale for topic in o.served.watched}
 
     def begin(self, snapshot: TopicsSnapshot) -> None:
-        """Let those partitions begin that can."""
+        """Begins the partitions that can begin."""
         now = self._seconds()
         waiting = [o for o in self.owned.values() if not o.begun and o.stop is None and now >= o.begin_at]
-        able = [o for o in waiting if self._is_known(o, snapshot, now)]
-        self._ask_committed([o for o in able if not o.told and not o.unanswered])
-        self._ask_beside()
+        able = [o for o in waiting if self._can_begin(o, snapshot, now)]
+        self._request_committed([o for o in able if not o.committed_known and not o.unanswered])
+        self._take_late_committed()
         for owned in able:
-            if owned.told:
+            if owned.committed_known:
                 owned.begin_at = now + RETRY_SECONDS
                 self._begin(owned, beginning_of(owned))
         for fresh in self._begins.copy():
@@ -242,7 +242,7 @@ class Assignment:
             self._begins.remove(fresh)
 
     def check_topics(self, snapshot: TopicsSnapshot) -> None:
-        """Stop what belongs to topics that are gone or were made again, and let go on what can."""
+        """Stops partitions of topics that are gone or were created again, and lets stopped partitions go on if they can."""
         now = self._seconds()
         for owned in self.owned.values():
             self._check_topic(owned, snapshot, now)
@@ -252,13 +252,13 @@ class Assignment:
 
     def _check_topic(self, owned: AssignedPartition, snapshot: TopicsSnapshot, now: float) -> None:
         if owned.begun and owned.served.noted_id(owned.topic) not in (None, owned.topic_id):
-            owned.stop = owned.tried = None  # whatever was wrong with the topic that is gone
+            owned.stop = owned.tried = None  # these were about the topic that is gone
             self._begin_again(owned)
-            owned.anew = True
+            owned.recreated = True
             return
         before, stop = owned.stop, stop_for(owned, snapshot, now + RECHECK_SECONDS)
         if owned.begun and before and before.topic_gone and before.reason is Reason.TOPIC_RECREATED:
-            return  # once seen, whatever a broker that lags behind says; the operator's note of the new one ends it
+            return  # stays, whatever a broker that lags behind says, until the operator registers the new topic
         self._forget_missing(owned, stop, now)
         gone = stop is not None and stop.topic_gone
         waits = before is not None and (before.retry_at is None or now < before.retry_at)
@@ -275,16 +275,16 @@ class Assignment:
         if not owned.begun:
             return
         if stop.topic_gone and stop.reason is Reason.TOPIC_RECREATED:
-            # a commit of it would be taken for one of the topic that has its name now. Of that topic nothing was released that anybody
-            # knows of: a commit made before that was seen is taken back, else a worker that is started later would begin there
+            # A commit for the former topic would count for the new topic of its name, and a worker that starts later would begin there.
+            # No release of a record of the new topic is known, so a commit of offset 0 takes back what was committed for the former.
             self._begin_again(owned)
             self._begin(owned, Beginning(offset=0, metadata="", commit=True), stands=True)
         else:
             self._engine.stop(*owned.place)
 
     def _forget_missing(self, owned: AssignedPartition, stop: Stop | None, now: float) -> None:
-        """A partition whose topic is missing stands still with what it has done, since a broker that lags behind may have said so. Once the
-        topic is known to be deleted, Kafka refuses what is not committed yet, and no rebalance is to wait for that."""
+        """Forgets a partition whose topic is known to be deleted: Kafka refuses its commits, and no rebalance may wait for them. Before
+        that, the partition only stands still, because a broker that lags behind may have reported the topic as missing."""
         if stop is None or stop.reason is not Reason.TOPIC_MISSING:
             owned.missing_since = None
         elif owned.missing_since is None:
@@ -294,15 +294,15 @@ class Assignment:
 
     def _go_on(self, owned: AssignedPartition, before: Stop) -> None:
         if before.refused is not None:
-            owned.tried = before  # the alarm stays until the copy that was refused is accepted
+            owned.tried = before  # keeps the alarm until Kafka accepts the refused copy
         if owned.begun:
             self._engine.go_on(*owned.place)
 
     def _begin_again(self, owned: AssignedPartition) -> None:
-        """What is committed has to be asked again."""
+        """Makes the partition begin again, from what Kafka says is committed."""
         self._engine.forget(*owned.place)
         owned.begun = owned.unanswered = False
-        owned.told, owned.removed = False, None
+        owned.committed_known, owned.removed = False, None
         owned.begin_at = 0.0
 
     def _of(self, places: Iterable[TopicPartitionKey]) -> list[AssignedPartition]:
@@ -314,25 +314,25 @@ class Assignment:
         self._not_served = {place: since for place, since in self._not_served.items() if place not in set(places)}
         leaving = self._of(places)
         if kind == "lost":
-            self._had -= frozenset(places)
+            self._last_owned -= frozenset(places)
         for owned in leaving:
             owned.gone = True
             del self.owned[owned.place]
         self._note(kind, leaving, self._seconds())
-        self._tell_caught_up()
+        self._note_caught_up()
         log.info("%s: %s", kind, named(leaving))
 
-    def _is_known(self, owned: AssignedPartition, snapshot: TopicsSnapshot, now: float) -> bool:
-        """Whether registry and Kafka have been asked about it, and nothing is wrong with its topics."""
+    def _can_begin(self, owned: AssignedPartition, snapshot: TopicsSnapshot, now: float) -> bool:
+        """Returns whether the registry and Kafka have described the partition and its topics, and nothing is wrong with them."""
         served = owned.served
         if served.layout is None or served.topics is None:
             return False
         if not snapshot.is_younger(owned.assigned_at, served.watched):
             return False
         if not owned.is_front and owned.partition >= served.layout.layout.partition_count:
-            return False  # Kafka has it, the registry will tell
+            return False  # Kafka already has the partition, and the registry will have it soon
         if served.has_control_topic and not served.is_control_known:
-            return False  # a cancelled record would be released
+            return False  # otherwise a cancelled record could be released
         noted = served.noted_id(owned.topic)
         if noted is None or not isinstance(snapshot.topics.get(owned.topic), TopicInfo | None):
             return False
@@ -340,23 +340,23 @@ class Assignment:
         owned.topic_id = noted
         return owned.stop is None
 
-    def _ask_committed(self, asked: Sequence[AssignedPartition]) -> None:
+    def _request_committed(self, asked: Sequence[AssignedPartition]) -> None:
         if not asked:
             return
         by_place = {o.place: o for o in asked}
         for topic, partition, offset, metadata in self._engine.committed(list(by_place), COMMITTED_TIMEOUT_MS):
             owned = by_place[topic, partition]
-            owned.committed, owned.told = OffsetAndMetadata(offset, metadata) if offset >= 0 else None, True
+            owned.committed, owned.committed_known = OffsetAndMetadata(offset, metadata) if offset >= 0 else None, True
         for owned in asked:
-            owned.unanswered = not owned.told
+            owned.unanswered = not owned.committed_known
         if slow := [o for o in asked if o.unanswered]:
-            log.info("the committed offsets are not told at once of %s", named(slow))
+            log.info("Kafka does not report the committed offsets at once for %s", named(slow))
 
-    def _ask_beside(self) -> None:
+    def _take_late_committed(self) -> None:
         for place, generation, committed in self._reader.take():
             owned = self.owned.get(place)
             if owned is not None and owned.generation == generation and owned.unanswered:
-                owned.committed, owned.told, owned.unanswered = committed, True, False
+                owned.committed, owned.committed_known, owned.unanswered = committed, True, False
         unanswered = {o.place: o.generation for o in self.owned.values() if o.unanswered}
         if unanswered != self._unanswered:
             self._reader.want(unanswered)
@@ -365,7 +365,7 @@ class Assignment:
     def _begin(self, owned: AssignedPartition, at: Beginning | None, *, stands: bool = False) -> None:
         if at is None:
             self._stop_uncommitted(owned)
-            owned.told = False
+            owned.committed_known = False
             return
         self._engine.begin(
             owned.topic,
@@ -377,12 +377,12 @@ class Assignment:
             commit=at.commit,
             stands=stands,
         )
-        owned.begun, owned.anew = True, False
+        owned.begun, owned.recreated = True, False
 
     def _stop_uncommitted(self, owned: AssignedPartition) -> None:
         topics = owned.served.topics
         if topics is None or owned.partition >= len(topics.start_offsets.get(owned.topic, ())):
-            return  # the operator has yet to note its start
+            return  # the operator has not registered its start yet
         message = (
             f"{owned} has no committed offset in group {owned.served.names.group}, although it was served before. The group was deleted, "
             "or its offsets expired. Workers do not guess where to start. Set the group's offset while no worker runs"
@@ -391,8 +391,8 @@ class Assignment:
         owned.stop = Stop(reason=Reason.COMMIT_MISSING, message=message, retry_at=retry_at)
 
     def _note(self, kind: ChangeKind, owned: Sequence[AssignedPartition], began: float) -> None:
-        tells_kept = kind in ("assignment", "revoked", "lost")
-        kept = [o for o in self.owned.values() if tells_kept and o.place in self._had]
+        has_kept = kind in ("assignment", "revoked", "lost")
+        kept = [o for o in self.owned.values() if has_kept and o.place in self._last_owned]
         self.changes.extend(changes_of(kind, owned, kept=kept, began=began, at=self._seconds()))
 
 

@@ -1,4 +1,4 @@
-"""Where a partition begins."""
+"""Decides where a partition begins."""
 
 import logging
 from typing import NamedTuple
@@ -11,8 +11,8 @@ log = logging.getLogger(__name__)
 
 
 class Beginning(NamedTuple):
-    """The lowest unfinished offset, and the finished ones above it as metadata of a commit. `commit`: nobody else can do so for
-    a live group, and it has to be done even if nothing comes."""
+    """`offset`: the lowest unfinished one. `metadata`: the finished offsets above it, as in a commit. `commit`: the worker has to commit it
+    even if no record comes, because only members can commit for a group that has some."""
 
     offset: int
     metadata: str = ""
@@ -21,20 +21,18 @@ class Beginning(NamedTuple):
 
 def beginning_of(owned: AssignedPartition) -> Beginning | None:
     """Returns None if the offset is not known."""
-    if not owned.told:
+    if not owned.committed_known:
         return None
     position = owned.served.goes_on_at(*owned.place, owned.committed)
-    if position is None or owned.anew:
+    if position is None or owned.recreated:
         return _first(owned)
     offset, metadata = position
     made_for, noted = committed_topic_id(metadata), owned.served.noted_id(owned.topic)
     mirrored = made_for is not None and made_for == owned.served.mirrored_id(owned.topic)
     if mirrored:
-        metadata = (
-            ""  # MirrorMaker translates the offset, and leaves those of the finished records above it as they were
-        )
+        metadata = ""  # MirrorMaker translates only the offset, and not those of the finished records above it
     elif made_for is not None and noted is not None and made_for != noted:
-        owned.anew = True  # the last word of a worker that died before it saw that the topic was made again
+        owned.recreated = True  # committed by a worker that died before it saw that the topic was created again
         return _first(owned)
     try:
         decode_metadata(offset, metadata)
@@ -45,12 +43,12 @@ def beginning_of(owned: AssignedPartition) -> Beginning | None:
 
 
 def _first(owned: AssignedPartition) -> Beginning | None:
-    """Of a partition that was never committed: its noted start, if it was never begun either. A commit that is left from a
-    topic that is gone looks to the operator as if this one had begun."""
+    """Returns the registered start of a partition without a valid commit; None if the registry says that the partition has begun before.
+    A partition that was created again can't be judged by that, because the operator may take a commit for the former topic for its own."""
     topics = owned.served.topics
     starts = topics.start_offsets.get(owned.topic, ()) if topics else ()
     if topics is None or owned.partition >= len(starts):
         return None
-    if owned.partition < topics.begun.get(owned.topic, 0) and not owned.anew:
+    if owned.partition < topics.begun.get(owned.topic, 0) and not owned.recreated:
         return None
     return Beginning(starts[owned.partition], commit=True)

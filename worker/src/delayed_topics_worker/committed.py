@@ -1,7 +1,7 @@
-"""Committed offsets that Kafka didn't tell at once, asked for by a thread with a client of its own.
+"""Asks for committed offsets that Kafka did not report at once, on a thread with a client of its own.
 
-Kafka keeps an offset back while the transaction that writes it is open, and that of a worker that was killed stays open for
-up to 20 s. One such partition holds up the answer for all that are asked for with it, so each is asked for alone.
+Kafka withholds an offset while the transaction that writes it is open. The transaction of a worker that was killed stays open for up to
+20 s. One such partition holds up the answer for all partitions of a request, so each partition has a request of its own.
 """
 
 import logging
@@ -16,28 +16,29 @@ from delayed_topics_kafka.errors import KafkaCallError
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 0.05
-"""For a partition's first answer, twice as long for each further one: 2 to 5 ms when all is well."""
+"""The timeout of the first request for a partition, doubled for each further one. An answer takes 2 to 5 ms when all is well."""
 MOST_ANSWER_SECONDS: Final = 5.0
 SLOW_SECONDS: Final = 1.0
-"""A reader that gave no answer for that long is replaced: what it was asked stays on its connection, ahead of what it is asked next."""
+"""A reader is replaced if it did not answer within so long, because the request stays on its connection, ahead of the next requests."""
 PAUSE_SECONDS: Final = 1.0
 
 
 class CommittedReader:
-    """Nothing here waits for Kafka, but for `close`, which waits for the question at hand."""
+    """Asks for committed offsets in the background. Only `close` waits for Kafka, until the current request is over."""
 
     def __init__(self, new_reader: Callable[[], OffsetsReader]) -> None:
         self._new_reader = new_reader
         self._changed = threading.Condition()
         self._wanted: dict[TopicPartitionKey, int] = {}
-        self._asks: dict[tuple[TopicPartitionKey, int], int] = {}
+        self._attempts: dict[tuple[TopicPartitionKey, int], int] = {}
         self._found: list[tuple[TopicPartitionKey, int, OffsetAndMetadata | None]] = []
         self._ended = False
         self._problem = ""
         self._thread: threading.Thread | None = None
 
     def want(self, wanted: Mapping[TopicPartitionKey, int]) -> None:
-        """These, with the generations of their assignments, which come back with the answers; and nothing else any more."""
+        """Asks for these partitions from now on, and for no others. `wanted`: by partition, the generation of its assignment, which comes
+        back with the answer."""
         with self._changed:
             self._wanted = dict(wanted)
             self._changed.notify()
@@ -46,7 +47,7 @@ class CommittedReader:
             self._thread.start()
 
     def take(self) -> list[tuple[TopicPartitionKey, int, OffsetAndMetadata | None]]:
-        """What has been answered since; None: nothing is committed."""
+        """Returns the answers since the last call: partition, generation, and what is committed; None: nothing is committed."""
         with self._changed:
             found, self._found = self._found, []
         return found
@@ -64,32 +65,32 @@ class CommittedReader:
                 with self._new_reader() as reader:
                     while self._ask_next(reader):
                         pass
-            except Exception as e:  # noqa: BLE001 - partitions that are waited for would never begin
-                self._tell(repr(e))
+            except Exception as e:  # noqa: BLE001 - without this thread, the wanted partitions would never begin
+                self._log_problem(repr(e))
                 with self._changed:
                     self._changed.wait_for(lambda: self._ended, PAUSE_SECONDS)
 
     def _some_wanted(self) -> bool:
-        """Waits for it; False: it is over."""
+        """Waits until a partition is wanted. Returns False once `close` was called."""
         with self._changed:
             self._changed.wait_for(lambda: self._wanted or self._ended)
             return not self._ended
 
     def _ask_next(self, reader: OffsetsReader) -> bool:
-        """For the one that was asked for least often. False: the reader is of no more use."""
+        """Asks for the partition that was asked for least often. Returns False if the reader is not needed or has to be replaced."""
         with self._changed:
             if self._ended or not self._wanted:
                 return False
             wanted = self._wanted.items()
-            self._asks = {key: asks for key, asks in self._asks.items() if key in wanted}
-            place, generation = min(wanted, key=lambda key: self._asks.get(key, 0))
-            asks = self._asks.get((place, generation), 0)
-            self._asks[place, generation] = asks + 1
-        timeout_seconds = min(ANSWER_SECONDS * 2.0 ** min(asks, 10), MOST_ANSWER_SECONDS)
+            self._attempts = {key: attempts for key, attempts in self._attempts.items() if key in wanted}
+            place, generation = min(wanted, key=lambda key: self._attempts.get(key, 0))
+            attempts = self._attempts.get((place, generation), 0)
+            self._attempts[place, generation] = attempts + 1
+        timeout_seconds = min(ANSWER_SECONDS * 2.0 ** min(attempts, 10), MOST_ANSWER_SECONDS)
         try:
             answer = reader.read([place], timeout_seconds).get(place)
         except KafkaCallError as e:
-            self._tell(str(e))
+            self._log_problem(str(e))
             return timeout_seconds < SLOW_SECONDS
         with self._changed:
             if self._wanted.get(place) == generation:
@@ -97,7 +98,7 @@ class CommittedReader:
                 self._found.append((place, generation, answer))
         return True
 
-    def _tell(self, problem: str) -> None:
+    def _log_problem(self, problem: str) -> None:
         if problem != self._problem:
             log.warning("could not read committed offsets yet, and will try again: %s", problem)
         self._problem = problem

@@ -1,4 +1,4 @@
-"""What Kafka says of partitions in question: which offsets they have, asked every few seconds on a thread of its own."""
+"""Asks Kafka every few seconds, on a thread of its own, which offsets some partitions have."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -13,15 +13,15 @@ ASK_SECONDS: Final = 5.0
 
 
 class Offsets(NamedTuple):
-    """`first`: of the partition. `stable_end`: from there on Kafka gives no committed records."""
+    """`first`: the first offset of the partition. `stable_end`: the offset from which on Kafka delivers no committed records."""
 
     first: int
     stable_end: int
 
 
 class KnownOffsets:
-    """`found`, of the partitions asked about, is replaced as a whole: by the thread, and by the worker's for what it found of a partition
-    before it was asked about now."""
+    """`found` has the answers about the requested partitions. It is replaced as a whole: by this thread, and by the worker's thread, which
+    removes an old answer about a partition that is requested again."""
 
     def __init__(self, admin: KafkaAdmin) -> None:
         self.found: Mapping[TopicPartitionKey, Offsets | KafkaCallError] = {}
@@ -33,7 +33,7 @@ class KnownOffsets:
         self._thread.start()
 
     def look(self, places: Iterable[TopicPartitionKey]) -> None:
-        """From now on about these."""
+        """Asks about these partitions from now on, and at once if one of them is new."""
         before, self._asked = self._asked, frozenset(places)
         if self._asked - before:
             self.found = {place: found for place, found in self.found.items() if place in before}

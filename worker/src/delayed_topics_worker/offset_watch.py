@@ -1,4 +1,5 @@
-"""What the offsets of the owned partitions tell: records that wait, that retention may remove unreleased, that can't be read."""
+"""Learns from the offsets of the owned partitions how many records wait, which of them retention may remove unreleased, and which can't be
+read."""
 
 import time
 from collections.abc import Mapping
@@ -17,13 +18,13 @@ from delayed_topics_worker.unreadable import UNREADABLE_SECONDS, SilentPartition
 
 LOOK_SECONDS: Final = 30.0
 TIMELESS_SECONDS: Final = 10.0
-"""When the broker's time isn't known by then, the worker's own has to do."""
+"""If the broker's time is not fresh by then, the estimate from the last clock probe is used."""
 
 Spans = Mapping[AssignedPartition, Span]
 
 
 class OffsetWatch:
-    """Belongs to the worker's thread; Kafka is asked on others."""
+    """Belongs to the worker's thread. Other threads ask Kafka."""
 
     def __init__(self, admin: KafkaAdmin, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -46,12 +47,12 @@ class OffsetWatch:
 
     @property
     def pending(self) -> Pending:
-        """As it was known last."""
+        """The latest counts."""
         return self._pending.found
 
     def alarms(self, spans: Spans, *, generation: int, now_ms: int, clock_fresh: bool) -> list[Alarm]:
-        """`spans`: of all owned partitions. `generation`: of the assignment. `now_ms`: the broker's time, an estimate of it
-        unless `clock_fresh`."""
+        """`spans`: those of all owned partitions. `generation`: that of `Assignment`. `now_ms`: the broker's time; an estimate unless
+        `clock_fresh`."""
         now = time.monotonic()
         if (spans or self.pending) and (
             now >= self._look_at or (clock_fresh and generation != self._looked_at_generation)
@@ -66,7 +67,7 @@ class OffsetWatch:
     def _at_risk(self, spans: Spans) -> list[AtRisk]:
         risks = self._retention.risks
         return [
-            AtRisk(owned, max(offset, risk.first), risk)  # below the first it was removed already
+            AtRisk(owned, max(offset, risk.first), risk)  # offsets below `first` were removed already
             for owned in spans
             if (risk := risks.get(owned.place))
             and (offset := _first_at_stake(owned)) is not None
@@ -96,14 +97,15 @@ def _is_read(owned: AssignedPartition) -> bool:
 
 
 def _first_unreleased(owned: AssignedPartition) -> int | None:
-    """None: it isn't known."""
+    """Returns None if it is not known."""
     if owned.begun:
         return owned.seen.lowest_unfinished if owned.seen and owned.seen.state != "unplaced" else None
     return owned.committed.offset if owned.committed is not None and owned.committed.offset >= 0 else None
 
 
 def _first_at_stake(owned: AssignedPartition) -> int | None:
-    """Of what retention may remove unreleased. Where the commit is gone nobody knows what is released, so all that is ours counts."""
+    """Returns the first offset that retention may remove unreleased. Without a commit no one knows what was released, so all offsets from
+    the registered start on count."""
     if owned.stop is None or owned.stop.reason is not Reason.COMMIT_MISSING:
         return _first_unreleased(owned)
     starts = owned.served.topics.start_offsets.get(owned.topic, ()) if owned.served.topics else ()
@@ -111,7 +113,7 @@ def _first_at_stake(owned: AssignedPartition) -> int | None:
 
 
 def _unfinished(owned: AssignedPartition) -> Unfinished | None:
-    """None: it isn't one of the delays topic, or nothing is known."""
+    """Returns None for a front partition, or if nothing is known."""
     offset, delay_seconds = _first_unreleased(owned), owned.delay_seconds
     if offset is None or delay_seconds is None:
         return None
@@ -119,7 +121,7 @@ def _unfinished(owned: AssignedPartition) -> Unfinished | None:
 
 
 def _unreleased(owned: AssignedPartition, span: Span) -> Unreleased | None:
-    """None: everything that the partition has is released, or nothing is known."""
+    """Returns None if all records of the partition are released, or if nothing is known."""
     layout, offset = owned.served.layout, _first_at_stake(owned)
     if layout is None or offset is None or (_is_read(owned) and offset == span.position and 0 <= span.end <= offset):
         return None

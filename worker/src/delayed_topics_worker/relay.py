@@ -163,12 +163,12 @@ class Relay:
         self._controls.follow(engine)
         snapshot = self._watch.snapshot
         assignment.check_topics(snapshot)
-        if unasked := assignment.unasked(snapshot):
-            self._watch.look(unasked)
-        assignment.tell_removed()
+        if undescribed := assignment.topics_to_describe(snapshot):
+            self._watch.look(undescribed)
+        assignment.check_removed()
         assignment.begin(snapshot)
         # Nothing wakes the loop when topics have been described, which takes milliseconds when all is well.
-        soon = unasked and boot_seconds() < self._soon_until
+        soon = undescribed and boot_seconds() < self._soon_until
         self._handle_reports(engine, assignment, SOON_SECONDS if soon else TURN_SECONDS)
 
     def _handle_reports(self, engine: Engine, assignment: Assignment, longest_seconds: float) -> None:

@@ -10,7 +10,7 @@ from delayed_topics_kafka.control import ControlRead
 MOST_ANSWERS: Final = 10_000
 """Answers of one delayed topic that wait to be written while no worker has its first front partition. Further answers are dropped."""
 MOST_WITHDRAWN: Final = 1_000
-"""Withdrawn requests that are remembered for one delayed topic, until all its workers have read that they are withdrawn."""
+"""Withdrawn requests that are remembered for one delayed topic, long enough for all its workers to read that they are withdrawn."""
 MOST_AT_ONCE: Final = 1_000
 """Answers that are written at once, twice a second."""
 
