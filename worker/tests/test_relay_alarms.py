@@ -22,7 +22,7 @@ from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_worker import alarms
 from delayed_topics_worker.alarms import (
-    CHANGE_TOLD_SECONDS,
+    CHANGE_REPEAT_SECONDS,
     Alarm,
     Alarms,
     AtRisk,
@@ -60,7 +60,7 @@ def test_records_that_are_removed_from_a_second_partition_are_told_as_those_of_t
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The condition of the delayed topic has what was told last. The worker has not read partition 0, where a transaction is open."""
-    monkeypatch.setattr(alarms, "CHANGE_TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(alarms, "CHANGE_REPEAT_SECONDS", 0.0)
     orders = harness.declare((0,), front_partitions=2)
     for n in range(10):
         orders.produce(b"%d" % n, partition=1)
@@ -89,7 +89,7 @@ def test_records_that_are_removed_from_a_second_partition_are_told_as_those_of_t
 def test_an_alarm_that_kafka_did_not_take_is_told_once_it_does_by_a_worker_that_has_nothing_else_to_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alarms, "LOST_TOLD_AGAIN_SECONDS", 0.5)
+    monkeypatch.setattr(alarms, "LOST_REPEAT_SECONDS", 0.5)
     told_of: list[Event] = []
 
     def told(kind: str, **detail: object) -> bool:
@@ -129,9 +129,9 @@ def test_what_an_alarm_says_else_is_told_once_a_minute_at_most() -> None:
 
     def told(partitions: Sequence[int], now: float) -> list[tuple[Alarm, bool]]:
         raised.update([removed_from(*partitions)], now=now)
-        return raised.to_tell_again(lost=0, now=now)
+        return raised.to_repeat(lost=0, now=now)
 
-    later = CHANGE_TOLD_SECONDS
+    later = CHANGE_REPEAT_SECONDS
     assert told([1], 0.0) == []
     assert told([0, 1], later - 1) == []
     assert told([0, 1], later) == [(removed_from(0, 1), True)]
@@ -148,7 +148,7 @@ def test_an_alarm_that_comes_back_says_what_it_is_about_then() -> None:
         raised.update([removed_from(*partitions)] if partitions else [], now=at)
 
     assert changes == [(removed_from(1), True), (removed_from(1), False), (removed_from(0), True)]
-    assert raised.to_tell_again(lost=0, now=2 * CHANGE_TOLD_SECONDS) == []
+    assert raised.to_repeat(lost=0, now=2 * CHANGE_REPEAT_SECONDS) == []
 
 
 def owned(partition: int, *, stuck_seconds: float = 0.0) -> AssignedPartition:
@@ -179,7 +179,7 @@ def at_risk(offset: int, *partitions: int, days: int = 7) -> list[Alarm]:
         removable_at_ms=NOW_MS + offset * 1000,
         delay_ms=0,
         retention_ms=days * DAY_MS,
-        retention_told=True,
+        retention_reported=True,
     )
     return of_retention([AtRisk(owned(p), offset, risk) for p in partitions], NOW_MS)
 
@@ -210,7 +210,7 @@ def test_seconds_that_pass_are_not_told_and_other_partitions_and_causes_are(
     raised.update(joined(before), now=0.0)
     assert joined(before) != joined(later)
 
-    raised.update(joined(later), now=2 * CHANGE_TOLD_SECONDS)
-    assert raised.to_tell_again(lost=0, now=2 * CHANGE_TOLD_SECONDS) == []
-    raised.update(joined(other), now=2 * CHANGE_TOLD_SECONDS)
-    assert raised.to_tell_again(lost=0, now=2 * CHANGE_TOLD_SECONDS) == [(alarm, True) for alarm in joined(other)]
+    raised.update(joined(later), now=2 * CHANGE_REPEAT_SECONDS)
+    assert raised.to_repeat(lost=0, now=2 * CHANGE_REPEAT_SECONDS) == []
+    raised.update(joined(other), now=2 * CHANGE_REPEAT_SECONDS)
+    assert raised.to_repeat(lost=0, now=2 * CHANGE_REPEAT_SECONDS) == [(alarm, True) for alarm in joined(other)]

@@ -87,8 +87,8 @@ def test_an_alarm_that_stands_is_told_again_before_kafka_removes_the_event(
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An operator that starts later reads of it."""
-    monkeypatch.setattr(alarms, "TOLD_AGAIN_SECONDS", 1.0)
-    monkeypatch.setattr(alarms, "LOST_TOLD_AGAIN_SECONDS", 1.0)
+    monkeypatch.setattr(alarms, "REPEAT_SECONDS", 1.0)
+    monkeypatch.setattr(alarms, "LOST_REPEAT_SECONDS", 1.0)
     orders = harness.declare((0, 1), front_partitions=1, partitions=2)
     told_of: list[Event] = []
 

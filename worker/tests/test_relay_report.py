@@ -16,7 +16,7 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.clock import boot_seconds
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_worker import report
-from delayed_topics_worker.alarms import LOST_TOLD_AGAIN_SECONDS, TOLD_AGAIN_SECONDS, Alarm, Alarms, StallTimes
+from delayed_topics_worker.alarms import LOST_REPEAT_SECONDS, REPEAT_SECONDS, Alarm, Alarms, StallTimes
 from delayed_topics_worker.assigned import Change
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.clients import BACKGROUND, clock_properties, librdkafka, producer_properties
@@ -246,12 +246,12 @@ def test_that_partitions_are_served_is_told_again_after_events_could_not_be_writ
     served, caught_up, _ = told.rebalances
     assert "delayedtopics_events_failed_total 0.0" in worker.metrics.exposition().decode()
 
-    told.failed, seconds = 3, LOST_TOLD_AGAIN_SECONDS
+    told.failed, seconds = 3, LOST_REPEAT_SECONDS
     worker.report()
 
     assert told.rebalances[3:] == [served, caught_up], "as it was told at first"
     assert "delayedtopics_events_failed_total 3.0" in worker.metrics.exposition().decode()
-    seconds = 3 * LOST_TOLD_AGAIN_SECONDS
+    seconds = 3 * LOST_REPEAT_SECONDS
     worker.report()
     assert len(told.rebalances) == 5
 
@@ -266,17 +266,17 @@ def told_alarms() -> Alarms:
 
 def test_an_alarm_that_stands_is_told_again_every_day() -> None:
     alarms = told_alarms()
-    assert alarms.to_tell_again(lost=0, now=TOLD_AGAIN_SECONDS - 1) == []
+    assert alarms.to_repeat(lost=0, now=REPEAT_SECONDS - 1) == []
     for day in (1, 2):
-        assert alarms.to_tell_again(lost=0, now=day * TOLD_AGAIN_SECONDS) == [(STANDING, True)]
-        assert alarms.to_tell_again(lost=0, now=day * TOLD_AGAIN_SECONDS + 1) == []
+        assert alarms.to_repeat(lost=0, now=day * REPEAT_SECONDS) == [(STANDING, True)]
+        assert alarms.to_repeat(lost=0, now=day * REPEAT_SECONDS + 1) == []
 
 
 def test_alarms_are_told_again_after_events_could_not_be_written() -> None:
     """Nobody knows which, so that one may be shown that is over."""
-    alarms, later = told_alarms(), LOST_TOLD_AGAIN_SECONDS
-    assert alarms.to_tell_again(lost=1, now=later) == [(OVER, False), (STANDING, True)]
-    assert alarms.to_tell_again(lost=1, now=2 * later) == []
-    assert alarms.to_tell_again(lost=2, now=2 * later) == [(OVER, False), (STANDING, True)]
-    assert alarms.to_tell_again(lost=3, now=3 * later - 1) == [], "a topic that is missing refuses these at once, too"
-    assert alarms.to_tell_again(lost=3, now=3 * later) == [(OVER, False), (STANDING, True)]
+    alarms, later = told_alarms(), LOST_REPEAT_SECONDS
+    assert alarms.to_repeat(lost=1, now=later) == [(OVER, False), (STANDING, True)]
+    assert alarms.to_repeat(lost=1, now=2 * later) == []
+    assert alarms.to_repeat(lost=2, now=2 * later) == [(OVER, False), (STANDING, True)]
+    assert alarms.to_repeat(lost=3, now=3 * later - 1) == [], "a topic that is missing refuses these at once, too"
+    assert alarms.to_repeat(lost=3, now=3 * later) == [(OVER, False), (STANDING, True)]

@@ -1,4 +1,4 @@
-"""What a person has to know: raised and cleared as events, shown in /status, counted as metrics."""
+"""What people have to know. Alarms are raised and cleared as events, shown in /status, and counted as metrics."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,18 +20,19 @@ from delayed_topics_worker.unreadable import Span
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS: Final = 3.0
-"""Without an acknowledgement, though copies are on their way."""
+"""Time without an acknowledgement, although copies are in flight."""
 UNASSIGNED_SECONDS: Final = 30.0
-TOLD_AGAIN_SECONDS: Final = 86_400.0
-"""A raised alarm is told anew that often: Kafka keeps events for a week, and whoever reads them later would know of none."""
-LOST_TOLD_AGAIN_SECONDS: Final = 60.0
-"""What may have been lost is told anew that often at most."""
-CHANGE_TOLD_SECONDS: Final = 60.0
-"""An alarm that says something else is told anew that often at most."""
+REPEAT_SECONDS: Final = 86_400.0
+"""The interval at which raised alarms are repeated. Kafka keeps events for a week, so later readers would not know of the alarms."""
+LOST_REPEAT_SECONDS: Final = 60.0
+"""The shortest interval at which events that may have been lost are repeated."""
+CHANGE_REPEAT_SECONDS: Final = 60.0
+"""The shortest interval at which an alarm is repeated because its gist has changed."""
 
 
 class Alarm(NamedTuple):
-    """`topic`: the front topic. `about`: what the message says besides amounts that change all the time, as seconds do, if it has some."""
+    """`topic`: the front topic. `about`: what the message says, without amounts that change all the time, such as seconds; empty if it has
+    none of these."""
 
     topic: str
     reason: Reason
@@ -40,12 +41,12 @@ class Alarm(NamedTuple):
 
     @property
     def gist(self) -> tuple[str, ...]:
-        """It is worth telling again when this has changed."""
+        """The alarm is worth repeating when this has changed."""
         return self.about or (self.message,)
 
 
 class AtRisk(NamedTuple):
-    """`offset`: the first that is not released."""
+    """A partition with records at risk. `offset`: the first that is not released."""
 
     owned: AssignedPartition
     offset: int
@@ -53,8 +54,7 @@ class AtRisk(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A partition that has given nothing for `seconds`. `offsets`: what Kafka says that it has, None while that isn't
-    known."""
+    """A partition that has delivered nothing for `seconds`. `offsets`: those that Kafka says it has; None while that is not known."""
 
     owned: AssignedPartition
     span: Span
@@ -64,13 +64,13 @@ class Unreadable(NamedTuple):
 
 
 class StallTimes:
-    """Since when nothing has been done for topics that have something to do. `now`: seconds of any steady clock."""
+    """Measures for how long nothing has been done for topics with work to do. `now`: seconds of any steady clock."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[int, float]] = {}
 
     def seconds(self, topic: str, *, done: int, lag: int, now: float) -> float:
-        """`done`: how much so far. `lag`: how much could be done now; 0 is no standstill."""
+        """`done`: the work done so far. `lag`: the work that could be done now; 0 is no standstill."""
         before, since = self._last.get(topic, (done, now))
         if done != before or not lag:
             since = now
@@ -106,13 +106,13 @@ class Alarms:
         """`on_change` gets the alarm, and whether it is raised or cleared. `now`: seconds of any steady clock."""
         self._on_change = on_change
         self._raised: dict[Key, Alarm] = {}
-        self._told: dict[Key, tuple[tuple[str, ...], float]] = {}
-        """The gist of those that are raised as it was told last, and when."""
+        self._reported: dict[Key, tuple[tuple[str, ...], float]] = {}
+        """The gist of each raised alarm as it was last reported, and when."""
         self._cleared: dict[Key, Alarm] = {}
-        """Those that may have to be told again."""
-        self._told_at = now
+        """Cleared alarms that may have to be repeated."""
+        self._all_repeated_at = now
         self.lost = 0
-        """How many events could not be written before everything was told again last."""
+        """The number of events that could not be written by the time when all alarms were last repeated."""
 
     @property
     def raised(self) -> list[Alarm]:
@@ -128,31 +128,31 @@ class Alarms:
             if key not in self._raised:
                 log.warning("alarm %s of %s: %s", alarm.reason, alarm.topic, alarm.message)
                 self._on_change(alarm, True)
-                self._told[key] = alarm.gist, now
-        self._told = {key: self._told[key] for key in current}
+                self._reported[key] = alarm.gist, now
+        self._reported = {key: self._reported[key] for key in current}
         self._cleared = {key: alarm for key, alarm in (self._cleared | self._raised).items() if key not in current}
         self._raised = current
 
-    def to_tell_again(self, *, lost: int, now: float) -> list[tuple[Alarm, bool]]:
-        """Returns alarms, and whether each is raised or cleared: those that say something else now, and at times all. `lost`: how many
-        events could not be written so far."""
+    def to_repeat(self, *, lost: int, now: float) -> list[tuple[Alarm, bool]]:
+        """Returns the alarms to repeat, and whether each is raised or cleared: those whose gist has changed, and at times all. `lost`: the
+        number of events that could not be written so far."""
         cleared: list[Alarm] = []
-        again, passed = self._raised, now - self._told_at
-        if passed < LOST_TOLD_AGAIN_SECONDS or (lost == self.lost and passed < TOLD_AGAIN_SECONDS):
-            again = {key: alarm for key, alarm in self._raised.items() if self._says_something_else(key, alarm, now)}
+        again, passed = self._raised, now - self._all_repeated_at
+        if passed < LOST_REPEAT_SECONDS or (lost == self.lost and passed < REPEAT_SECONDS):
+            again = {key: alarm for key, alarm in self._raised.items() if self._has_new_gist(key, alarm, now)}
             for alarm in again.values():
                 log.warning("alarm %s of %s: %s", alarm.reason, alarm.topic, alarm.message)
         else:
             if lost == self.lost:
                 self._cleared = {}
             cleared = list(self._cleared.values())
-            self._told_at, self.lost = now, lost
-        self._told |= {key: (alarm.gist, now) for key, alarm in again.items()}
+            self._all_repeated_at, self.lost = now, lost
+        self._reported |= {key: (alarm.gist, now) for key, alarm in again.items()}
         return [(alarm, False) for alarm in cleared] + [(alarm, True) for alarm in again.values()]
 
-    def _says_something_else(self, key: Key, alarm: Alarm, now: float) -> bool:
-        gist, told_at = self._told[key]
-        return alarm.gist != gist and now - told_at >= CHANGE_TOLD_SECONDS
+    def _has_new_gist(self, key: Key, alarm: Alarm, now: float) -> bool:
+        gist, reported_at = self._reported[key]
+        return alarm.gist != gist and now - reported_at >= CHANGE_REPEAT_SECONDS
 
 
 def of_partitions(owned: Iterable[AssignedPartition]) -> list[Alarm]:
@@ -238,8 +238,8 @@ def of_many_control_requests(served: Served, count: int) -> Alarm:
 def of_refusals(topics: Iterable[str], refused: Mapping[str | None, str]) -> list[Alarm]:
     """Returns an alarm for each of the topics that Kafka refuses to the worker. `refused`: messages by topic; that of None is for all
     topics without one of their own, because it concerns the whole worker."""
-    told = ((topic, refused.get(topic) or refused.get(None)) for topic in topics)
-    return [Alarm(topic, Reason.KAFKA_REFUSED, message) for topic, message in told if message]
+    messages = ((topic, refused.get(topic) or refused.get(None)) for topic in topics)
+    return [Alarm(topic, Reason.KAFKA_REFUSED, message) for topic, message in messages if message]
 
 
 def of_retention(at_risk: Iterable[AtRisk], now_ms: int) -> list[Alarm]:
@@ -253,7 +253,7 @@ def _of_risk(topic: str, at_risk: Sequence[AtRisk], now_ms: int) -> Alarm:
     at = datetime.fromtimestamp(risk.removable_at_ms / 1000, UTC)
     when = f"from {at:%Y-%m-%d %H:%M:%S} UTC on, which is in {lasting(left_ms)}" if left_ms > 0 else "at any moment"
     kept = f"The topic keeps records for {lasting(risk.retention_ms)}"
-    if not risk.retention_told:
+    if not risk.retention_reported:
         kept += " at least. The worker is not allowed to read retention.ms. To get the exact time, grant it DescribeConfigs on the topic"
     elif risk.delay_ms >= risk.retention_ms:
         kept += f", but records wait here for {lasting(risk.delay_ms)}"
@@ -306,7 +306,7 @@ def _why_silent(unreadable: Unreadable) -> str:
 
 def of_unassigned(unassigned: Mapping[TopicPartitionKey, float], served: Iterable[Served]) -> list[Alarm]:
     """Returns one alarm for each delayed topic, about the partition that has been without a worker for the longest time.
-    `unassigned`: for how many seconds."""
+    `unassigned`: for how many seconds each partition has had no worker."""
     raised: list[Alarm] = []
     for s in served:
         of_topic = [
@@ -345,7 +345,7 @@ def _names(partitions: Iterable[AtRisk | Unreadable]) -> list[str]:
 
 
 def _further(partitions: Sequence[object]) -> str:
-    """Returns the sentence that tells how many partitions there are besides the one that the message names."""
+    """Returns a sentence that says how many partitions there are besides the one that the message names."""
     more = len(partitions) - 1
     return f". The same applies to {more} more partition{'s' if more > 1 else ''}" if more else ""
 
@@ -366,7 +366,7 @@ def joined(alarms: Iterable[Alarm]) -> list[Alarm]:
 
 
 def lasting(ms: int) -> str:
-    """12 s, 90 min, 6.5 h, 3 days."""
+    """Returns a duration as text, for example 12 s, 90 min, 6.5 h or 3 days."""
     for unit_ms, unit in ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min")):
         if ms >= 2 * unit_ms:
             units = ms / unit_ms

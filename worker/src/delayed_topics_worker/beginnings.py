@@ -44,7 +44,7 @@ def beginning_of(owned: AssignedPartition) -> Beginning | None:
 
 def _first(owned: AssignedPartition) -> Beginning | None:
     """Returns the registered start of a partition without a valid commit; None if the registry says that the partition has begun before.
-    A partition that was created again can't be judged by that, because the operator may take a commit for the former topic for its own."""
+    That does not count for a topic that was created again, because the operator may take a commit for the former topic for one of it."""
     topics = owned.served.topics
     starts = topics.start_offsets.get(owned.topic, ()) if topics else ()
     if topics is None or owned.partition >= len(starts):

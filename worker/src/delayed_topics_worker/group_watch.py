@@ -1,12 +1,12 @@
-"""Whether each partition has a worker once this one got some: asked on a thread of its own until it is so.
+"""Asks Kafka, once this worker was assigned partitions, whether each partition has a worker. Runs on a thread of its own.
 
-A static member that comes back gets the partitions that it had, and nobody looks whether there are others by now: librdkafka
-compares the topics with what they were when the member joined (KAFKA-13435 tells of the same in Java's client). Partitions that
-came while the group's leader restarted, or topics that were made again meanwhile, are left without a member until the leader
-joins once more. Nothing tells a member who leads.
+A static member that returns gets its former partitions, and no one looks whether there are other partitions by now: librdkafka compares the
+topics with their state when the member joined (KAFKA-13435 describes the same for the Java client). If partitions were added or topics were
+created again while the group's leader restarted, they are left without a member until the leader joins again. A member can't find out
+which member is the leader.
 
-The registry tells of partitions that come while all run; by itself the client looks every few minutes only. With the protocol
-`consumer` brokers assign, and nothing of this is so.
+The registry announces partitions that are added while all members run; the client by itself looks only every few minutes. With protocol
+`consumer`, brokers assign partitions, and this problem does not exist.
 """
 
 import threading
@@ -24,7 +24,7 @@ from delayed_topics_worker.background import Repeated
 
 ASK_SECONDS: Final = 3.0
 REJOIN_SECONDS: Final = 6.0
-"""Another worker may be joining already."""
+"""Leaves time for another worker that may be joining already."""
 REJOIN_AGAIN_SECONDS: Final = 30.0
 
 
@@ -37,7 +37,7 @@ class MembershipStage(Enum):
 
 @dataclass(frozen=True)
 class Membership:
-    """Of this worker. `since`: since when each partition has had no worker, in the watch's seconds."""
+    """The membership of this worker in its group. `since`: since when each partition has had no worker, in seconds of the watch's clock."""
 
     stage: MembershipStage = MembershipStage.AWAY
     group: str = ""
@@ -46,7 +46,7 @@ class Membership:
 
 
 class GroupWatch:
-    """Told by the worker's thread how far it is with its group; asks on its own while the membership is JOINED."""
+    """The worker's thread reports the progress of its membership. The watch's thread asks Kafka while the membership is JOINED."""
 
     def __init__(self, admin: KafkaAdmin, seconds: Callable[[], float]) -> None:
         self._admin = admin
@@ -60,7 +60,7 @@ class GroupWatch:
         self._thread.start()
 
     def joining(self, group: str, topics: Sequence[str]) -> None:
-        """What was without a worker is taken to be so until the group is asked again."""
+        """Reports that the worker joins the group. Partitions without a worker count as such until the group is described again."""
         with self._lock:
             self._membership = replace(
                 self._membership, stage=MembershipStage.JOINING, group=group, topics=tuple(topics)
@@ -81,12 +81,12 @@ class GroupWatch:
 
     @property
     def unassigned(self) -> Mapping[TopicPartitionKey, float]:
-        """For how many seconds each of these partitions has had no worker. Nothing is known of a group that rebalances."""
+        """For how many seconds each of these partitions has had no worker. While the group rebalances, nothing is known."""
         now = self._seconds()
         return {place: now - since for place, since in self._membership.since.items()}
 
     def should_rejoin(self) -> bool:
-        """Whether the worker is to join again, so that partitions get a member. Told once, and again if that didn't help."""
+        """Returns whether the worker should join again, so that partitions get a member: once, and again later if that did not help."""
         now = self._seconds()
         if now < self._rejoin_at or max(self.unassigned.values(), default=0.0) < REJOIN_SECONDS:
             return False
@@ -103,7 +103,7 @@ class GroupWatch:
                 self._membership = seen
 
     def _seen(self, asked: Membership) -> Membership:
-        """What becomes of it by what Kafka says of the group."""
+        """Returns the membership after a description of the group by Kafka."""
         now = self._seconds()
         infos = self._admin.describe_topics(asked.topics)
         group = self._admin.describe_classic_group(asked.group)

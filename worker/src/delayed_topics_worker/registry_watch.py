@@ -1,4 +1,4 @@
-"""The registry as a worker reads it: what it says of the topics that are served, and what Kafka says when it can't be read."""
+"""Follows the registry: what it says about the topics that are served, and what Kafka says if it can't be read."""
 
 import logging
 from collections.abc import Callable
@@ -16,11 +16,12 @@ log = logging.getLogger(__name__)
 
 CATCH_UP_SECONDS: Final = 2.0
 ANEW_SECONDS: Final = 10.0
-"""From one look for a new registry to the next, after the one that was read is gone."""
+"""The interval at which the worker looks for a new registry, after the one that it followed is gone."""
 
 
 class RegistryWatch(Closing):
-    """`caught_up`: it was read to its end once. `refused`: why Kafka does not let it be read, or that it is lost. Belongs to one thread."""
+    """Belongs to one thread. `caught_up`: the registry was read to its end once. `refused`: why Kafka does not let the worker read it, or
+    that it is lost."""
 
     def __init__(
         self, connection: Connection, served: ServedTopics, seconds: Callable[[], float], *, client_id: str
@@ -36,7 +37,7 @@ class RegistryWatch(Closing):
         self._look_at = float("-inf")
 
     def read(self, *, whole: bool = False) -> set[str]:
-        """The topics of ours that have changed, as far as it has come; `whole` waits for what was written until now."""
+        """Reads on, and returns the front topics that have changed. `whole`: waits for everything that was written until now."""
         try:
             if isinstance(self.refused, RegistryLost):
                 self._look_for_another()
@@ -63,9 +64,10 @@ class RegistryWatch(Closing):
         return RegistryFollower(self._connection, client_id=self._client_id)
 
     def _look_for_another(self) -> None:
-        """One that was restored counts when it says of all that is served that it is: before that an operator has to accept it.
+        """Looks for a restored registry. The worker follows it once it has a serving layout for all topics that are served. Before that, an
+        operator has to accept it.
 
-        The former says once that it is lost, and then nothing comes any more.
+        The former registry reports once that it is lost, and then delivers nothing more.
         """
         if self._seconds() < self._look_at:
             return

@@ -1,4 +1,4 @@
-"""What the worker tells: events, metrics, /status."""
+"""Publishes the state of the worker as events, metrics and /status."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -40,22 +40,22 @@ from delayed_topics_worker.topic_watch import TopicsSnapshot
 from delayed_topics_worker.unreadable import unread_span
 
 ASSIGNED_AGAIN_SECONDS: Final = TOLD_AGAIN_MS / 1000
-"""What a worker has is told anew that often: Kafka keeps events for a week."""
+"""The interval at which a worker repeats what it is assigned, because Kafka keeps events for a week."""
 NOT_RELEASING_SECONDS: Final = 10.0
 MISROUTED_SHOWN_SECONDS: Final = 600.0
 WAITED_SHOWN_SECONDS: Final = 90.0
-"""What waits for a ready topic looks for it every 60 s at least."""
+"""A record that waits for a ready topic looks for it, and is counted again, at least every 60 s."""
 
 
 class Why(NamedTuple):
-    """`about`: as that of an alarm."""
+    """Why nothing is released. `about`: see `Alarm`."""
 
     text: str
     about: tuple[str, ...]
 
 
 class Reporter:
-    """Belongs to the worker's thread; called twice a second."""
+    """Publishes the state of the worker twice a second. Belongs to the worker's thread."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Reporter:
         session_timeout_ms: int | None,
         template: str,
     ) -> None:
-        """`session_timeout_ms`: of this member, if it is one to say. `template`: of its pod; empty: it has none."""
+        """`session_timeout_ms`: that of this member; None if brokers set it. `template`: that of its pod; empty if it has none."""
         self._member = member
         self._session = {} if session_timeout_ms is None else {"session_timeout_ms": session_timeout_ms}
         self._template = {"template": template} if template else {}
-        self._assigned_told_at = boot_seconds()
+        self._assigned_repeated_at = boot_seconds()
         self._served = served
         self._controls = controls
         self._metrics = metrics
@@ -81,8 +81,8 @@ class Reporter:
         self._alarms = Alarms(self._alarm_changed, now=boot_seconds())
         self._shown: set[str] = set()
         self._last_change: dict[str, Any] = {}
-        self._served_told: dict[str, dict[str, Event]] = {}
-        """By front topic, the last events of partitions that are served, and that have caught up."""
+        self._served_events: dict[str, dict[str, Event]] = {}
+        """By front topic and change, the last events that partitions are served (`assigned`) and have caught up."""
         self._lost = 0
         self._standstill = StallTimes()
         self._offsets = OffsetWatch(admin, connection.bootstrap_servers)
@@ -96,7 +96,7 @@ class Reporter:
         self._offsets.start()
 
     def serving(self, topic: str) -> None:
-        """From now on, or from the first time that this worker's events are written."""
+        """Reports that this worker serves a topic from now on."""
         self._write("worker-started", topic, {**self._template})
 
     def stopped(self, assignment: Assignment | None) -> None:
@@ -117,7 +117,7 @@ class Reporter:
         snapshot: TopicsSnapshot,
         unassigned: Mapping[TopicPartitionKey, float],
     ) -> dict[str, Any]:
-        """The new /status. `refused`: see `of_refusals`. `unassigned`: see GroupWatch."""
+        """Publishes events and metrics, and returns the new /status. `refused`: see `of_refusals`. `unassigned`: see `GroupWatch`."""
         state = engine.state()
         assignment.see(engine.look())
         self._now_ms, self._now_at = state.now_ms or 0, boot_seconds()
@@ -126,7 +126,7 @@ class Reporter:
         owned = list(assignment.owned.values())
         spans = {o: unread_span(o) for o in owned}
         by_topic = of_topics(owned)
-        self._write_assigned_again(assignment, by_topic)
+        self._repeat_assignments(assignment, by_topic)
         shown = [served for served in self._served if served.listed or served.topic in by_topic]
         counted_by = engine.tallies([served.number for served in shown])
         tallies = {served.topic: tally for served, tally in zip(shown, counted_by, strict=True)}
@@ -150,7 +150,7 @@ class Reporter:
         alarms += of_unassigned(unassigned, shown)
         of_all: dict[str | None, str] = {None: state.refused} if state.refused else {}
         self._alarms.update(joined(alarms + of_refusals(work, {**of_all, **refused})), now=self._now_at)
-        self._tell_again(self._events.failed)
+        self._repeat_events(self._events.failed)
         self._forget_all_but(work.keys())
         return {
             "member": self._member,
@@ -171,22 +171,22 @@ class Reporter:
             if topic in tallies:
                 self._metrics.control_requests.labels(topic).set(count)
 
-    def _tell_again(self, lost: int) -> None:
-        """`lost`: how many events could not be written so far."""
+    def _repeat_events(self, lost: int) -> None:
+        """Repeats events. `lost`: the number of events that could not be written so far."""
         self._metrics.events_failed.inc(lost - self._lost)
         self._lost, lost_before = lost, self._alarms.lost
-        for alarm, raised in self._alarms.to_tell_again(lost=lost, now=self._now_at):
+        for alarm, raised in self._alarms.to_repeat(lost=lost, now=self._now_at):
             self._write_alarm(alarm, raised, repeated=True)
-        if self._alarms.lost != lost_before:  # the operator waits for the end of a rebalance
-            for event in chain.from_iterable(told.values() for told in self._served_told.values()):
+        if self._alarms.lost != lost_before:  # the operator waits for these events, which end a rebalance
+            for event in chain.from_iterable(events.values() for events in self._served_events.values()):
                 self._events.tell(event)
 
     def _forget_all_but(self, topics: Set[str]) -> None:
-        """Those that this worker has left. What the engine has counted for one that comes back goes on where it was."""
+        """Forgets the topics that this worker has left. If one comes back, the engine goes on with its former counts."""
         for topic in self._shown - topics:
             self._metrics.forget(topic)
             self._standstill.forget(topic)
-            self._served_told.pop(topic, None)
+            self._served_events.pop(topic, None)
         self._shown = set(topics)
 
     def _not_releasing(
@@ -242,13 +242,13 @@ class Reporter:
             }
             match change.kind:
                 case "assignment":
-                    told = self._assignment_of(change.topic, change.places, change.generation)
-                    self._write(change.kind, change.topic, {**told, "kept": change.kept}, change.at)
+                    assignment_detail = self._assignment_of(change.topic, change.places, change.generation)
+                    self._write(change.kind, change.topic, {**assignment_detail, "kept": change.kept}, change.at)
                 case "producers-replaced":
                     self._write(change.kind, change.topic, detail, change.at)
                 case "caught-up":
-                    told = {"change": change.kind, **detail, "delayed": change.delayed}
-                    self._note_served(self._write("rebalance", change.topic, told, change.at))
+                    caught_up = {"change": change.kind, **detail, "delayed": change.delayed}
+                    self._note_served(self._write("rebalance", change.topic, caught_up, change.at))
                 case "assigned" | "revoked" | "lost":
                     self._last_change = {"change": change.kind, **detail}
                     if change.kind != "assigned":
@@ -260,17 +260,15 @@ class Reporter:
                         self._note_served(event)
 
     def _note_served(self, event: Event) -> None:
-        self._served_told.setdefault(event.topic, {})[event.detail["change"]] = event
+        self._served_events.setdefault(event.topic, {})[event.detail["change"]] = event
 
-    def _write_assigned_again(
-        self, assignment: Assignment, by_topic: Mapping[str, Sequence[AssignedPartition]]
-    ) -> None:
-        if self._now_at - self._assigned_told_at < ASSIGNED_AGAIN_SECONDS:
+    def _repeat_assignments(self, assignment: Assignment, by_topic: Mapping[str, Sequence[AssignedPartition]]) -> None:
+        if self._now_at - self._assigned_repeated_at < ASSIGNED_AGAIN_SECONDS:
             return
-        self._assigned_told_at = self._now_at
+        self._assigned_repeated_at = self._now_at
         for topic, owned in by_topic.items():
-            told = self._assignment_of(topic, format_places([o.place for o in owned]), assignment.group_generation)
-            self._write("assignment", topic, {**told, "repeated": True}, self._now_at)
+            detail = self._assignment_of(topic, format_places([o.place for o in owned]), assignment.group_generation)
+            self._write("assignment", topic, {**detail, "repeated": True}, self._now_at)
 
     def _assignment_of(self, topic: str, places: list[str], generation: int) -> dict[str, Any]:
         layout = self._served.of_source(topic).layout
@@ -286,7 +284,7 @@ class Reporter:
         self._write("alarm", alarm.topic, detail)
 
     def _write(self, kind: EventKind, topic: str, detail: dict[str, Any], at: float | None = None) -> Event:
-        """`at`: when it was, in the worker's seconds, if not now."""
+        """`at`: when it happened, in seconds of the worker's clock; None: now."""
         since_ms = int(((boot_seconds() if at is None else at) - self._now_at) * 1000)
         at_ms = self._now_ms + since_ms if self._now_ms else int(time.time() * 1000)
         event = Event(kind=kind, topic=topic, member=self._member, at_ms=at_ms, detail=detail)
@@ -315,7 +313,7 @@ def _status(served: Served, owned: Sequence[AssignedPartition], work: TopicWork)
 
 
 def _why(state: State, stuck: Sequence[Alarm]) -> Why:
-    """Why nothing is released of a topic. `stuck`: of this one, as other topics may belong to others."""
+    """Returns why nothing is released of a topic. `stuck`: the alarms of this topic only, because others may own the other topics."""
     said: list[str] = []
     if state.clock_problem:
         said.append(f"the worker can't get the broker's time from topic {CLOCK_TOPIC} ({Fault(*state.clock_problem)})")

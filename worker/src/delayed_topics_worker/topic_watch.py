@@ -1,4 +1,4 @@
-"""Whether the topics are still the same ones: asked every few seconds, on a thread of its own, since the admin client blocks."""
+"""Asks Kafka every few seconds whether the topics are still the same ones, on a thread of its own, because the admin client blocks."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
@@ -11,25 +11,25 @@ from delayed_topics_worker.background import Repeated
 
 INTERVAL_SECONDS: Final = 3.0
 MOST_TOPICS: Final = 1000
-"""That one look asks about. What librdkafka computes for each topic of an answer grows with their number."""
+"""Topics of one request. What librdkafka computes for each topic of an answer grows with their number."""
 NEVER: Final = float("-inf")
 
 
 class TopicsSnapshot(NamedTuple):
-    """How Kafka described each topic when it was asked last; None: the topic doesn't exist. `asked_at`: when that was, by topic, in
+    """How Kafka described each topic when it was last asked; None: the topic does not exist. `asked_at`: when that was, by topic, in
     seconds of the worker's clock."""
 
     topics: Mapping[str, TopicInfo | KafkaCallError | None]
     asked_at: Mapping[str, float]
 
     def is_younger(self, than: float, topics: Iterable[str]) -> bool:
-        """Whether Kafka was asked about each of these topics at that time or later."""
+        """Returns whether Kafka was asked about each of these topics at that time or later."""
         return all(self.asked_at.get(topic, NEVER) >= than for topic in topics)
 
 
 class TopicWatch:
-    """`snapshot` is replaced as a whole by the thread and read by the worker's. A look asks about the topics that were asked about the
-    longest ago."""
+    """Asks on a thread of its own, which replaces `snapshot` as a whole. The worker's thread reads it. If there are more topics than
+    MOST_TOPICS, each request is about those whose last request is the longest ago."""
 
     def __init__(self, admin: KafkaAdmin, seconds: Callable[[], float]) -> None:
         self.snapshot = TopicsSnapshot({}, {})
@@ -43,12 +43,12 @@ class TopicWatch:
         self._thread.start()
 
     def follow(self, topics: Collection[str]) -> None:
-        """Ask about these topics from now on."""
+        """Asks about these topics from now on."""
         self._topics = tuple(dict.fromkeys(topics))
         self._thread.hasten()
 
     def look(self, first: Collection[str] = ()) -> None:
-        """Ask at once, about those of its topics that are in `first` before all others."""
+        """Asks at once, about the followed topics that are in `first` before all others."""
         self._first = first
         self._thread.hasten()
 

@@ -1,4 +1,4 @@
-"""Partitions that have something to read and give nothing: a transaction is open, or a batch can't be decoded."""
+"""Finds partitions that have something to read but deliver nothing, because a transaction is open or a batch can't be decoded."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -9,14 +9,14 @@ from delayed_topics_worker.assigned import AssignedPartition
 
 UNREADABLE_SECONDS: Final = 30.0
 SUSPECT_SECONDS: Final = 10.0
-"""Then Kafka is asked why, so that the reason is known when it is said."""
+"""After this time Kafka is asked why, so that the reason is known when the alarm is raised."""
 MOST_AT_ONCE_SECONDS: Final = 2.0
-"""Of the time between two looks: a worker that stood still has not waited in vain meanwhile."""
+"""The time between two looks that counts at most, because a worker that stood still did not wait for records meanwhile."""
 
 
 class Span(NamedTuple):
-    """What is unread of a partition: from `position` up to `end`, as far as the client knows without asking. An end below 0
-    isn't known."""
+    """The unread offsets of a partition, from `position` up to `end`, as far as the client knows without a request. An `end` below 0 is
+    not known."""
 
     position: int
     end: int
@@ -27,7 +27,7 @@ class Span(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """A partition from which nothing was read for so long, though there is something."""
+    """A partition that has delivered nothing for `seconds`, although it has something to read."""
 
     place: TopicPartitionKey
     span: Span
@@ -35,13 +35,13 @@ class Silent(NamedTuple):
 
 
 def unread_span(owned: AssignedPartition) -> Span:
-    """As the engine had it when somebody looked last."""
+    """Returns what was unread when the state of the engine was last taken in."""
     seen = owned.seen
     return Span(0, -1) if seen is None or seen.state == "unplaced" else Span(seen.position, seen.end)
 
 
 class SilentPartitions:
-    """For how long each partition has given nothing. `now`: seconds of any steady clock."""
+    """Measures for how long each partition has delivered nothing. `now`: seconds of any steady clock."""
 
     def __init__(self) -> None:
         self._quiet: dict[TopicPartitionKey, tuple[Span, float]] = {}
@@ -54,8 +54,8 @@ class SilentPartitions:
         *,
         now: float,
     ) -> list[Silent]:
-        """Those that are silent for long enough to be suspected. `reading`: all that should be read now. `rewinding`: those
-        that are about to be read again; their time stands still. Others are forgotten."""
+        """Returns the partitions that have been silent for at least SUSPECT_SECONDS. `reading`: all partitions that should be read now.
+        `rewinding`: partitions that are about to be read again, whose time stands still. All others are forgotten."""
         passed = 0.0 if self._looked_at is None else min(now - self._looked_at, MOST_AT_ONCE_SECONDS)
         self._looked_at = now
         before = self._quiet

@@ -1,4 +1,5 @@
-"""What Kafka says against serving a partition: its own topic, or one that its records go to, is missing or another one."""
+"""Decides from what Kafka says that a partition can't be served: its own topic, or one that its records go to, is missing or was created
+again."""
 
 from dataclasses import replace
 
@@ -14,9 +15,10 @@ from delayed_topics_worker.topic_watch import TopicsSnapshot
 
 
 def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float) -> Stop | None:
-    """Returns why this partition can't be served: its own topic, or one that its records go to, is missing or another one.
+    """Returns why this partition can't be served: its own topic, or one that its records go to, is missing or was created again. Returns
+    None if it can be served.
 
-    Other ready topics stop no partition: records that ask for one that is missing hop.
+    Other ready topics stop no partition, because records that request a missing one hop.
     """
     names, before = owned.served.names, owned.stop
     refused, target = (before.refused, before.target) if before else (None, None)
@@ -24,7 +26,7 @@ def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float
     for topic in (*needed, names.dead_letter) if target == names.dead_letter else needed:
         if (wrong := what_is_wrong(owned.served, topic, snapshot)) is None:
             if before and before.topic == topic and isinstance(snapshot.topics.get(topic), KafkaCallError):
-                return replace(before, retry_at=retry_at)  # no answer doesn't say that it is the right one again
+                return replace(before, retry_at=retry_at)  # an error does not mean that the right topic is back
             continue
         reason, words = wrong
         gone = topic == owned.topic
@@ -44,7 +46,8 @@ def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float
 
 
 def what_is_wrong(served: Served, topic: str, snapshot: TopicsSnapshot) -> tuple[Reason, str] | None:
-    """Returns that a topic of a delayed topic is missing, or another one, with words for it."""
+    """Returns the reason, with a text, if a topic of a delayed topic is missing or was created again. Returns None if it is neither, or if
+    Kafka did not answer."""
     if topic not in snapshot.topics:
         return None
     info, noted = snapshot.topics[topic], served.noted_id(topic)
@@ -60,7 +63,8 @@ def what_is_wrong(served: Served, topic: str, snapshot: TopicsSnapshot) -> tuple
 
 
 def stop_of_removed(owned: AssignedPartition, removed: Removed, there: Offsets | KafkaCallError | None) -> Stop:
-    """Returns that the next record of this partition is not in Kafka any more. `there`: what is; None: Kafka has lost the end."""
+    """Returns the stop of a partition whose next record is not in Kafka any more. `there`: the offsets that Kafka has; None: Kafka has lost
+    the end of the partition."""
     if there is None:
         what = (
             "Kafka has lost the last records of the partition. From the broker's end offset on it gives their offsets to other records, "
