@@ -1,4 +1,4 @@
-"""The settings of Kafka's clients, declared once, each with its reason."""
+"""The settings of the Kafka clients, declared once, each with its reason."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,41 +12,41 @@ from delayed_topics_kafka.transactions import TRANSACTION_TIMEOUT_MS
 from delayed_topics_worker.config import Protocol
 
 Properties = list[tuple[str, str]]
-"""librdkafka's."""
+"""Properties of librdkafka."""
 
 SOCKET_TIMEOUT_MS = 10_000
 SESSION_TIMEOUT_MS = 10_000
 MAX_POLL_INTERVAL_MS = 60_000
 PROBE_TIMEOUT_MS = 1000
-"""A probe that could not be sent within its freshness is worth nothing."""
+"""A probe that could not be sent in this time is no longer fresh, and worthless."""
 
 _ALL: dict[str, Any] = {
-    "socket.timeout.ms": SOCKET_TIMEOUT_MS,  # 60 s would be how long a frozen broker is noticed late
-    "reconnect.backoff.max.ms": 1000,  # 10 s would be how long a healed broker is noticed late
-    "topic.metadata.refresh.interval.ms": 5000,  # a grown topic is seen only then
-    "statistics.interval.ms": LOOK_SECONDS * 1000,  # only they say that a client knows no broker any more
+    "socket.timeout.ms": SOCKET_TIMEOUT_MS,  # with the default, a client notices a frozen broker only after 60 s
+    "reconnect.backoff.max.ms": 1000,  # with the default, a client notices a healed broker up to 10 s late
+    "topic.metadata.refresh.interval.ms": 5000,  # a client sees new partitions only at a refresh
+    "statistics.interval.ms": LOOK_SECONDS * 1000,  # only statistics show that a client has lost all brokers' addresses
 }
 
 BACKGROUND: dict[str, Any] = {
     "reconnect.backoff.max.ms": 1000,
-    "log_level": 2,  # what fails is said by those who call
+    "log_level": 2,  # the callers report failures
 }
 """For the clients of registry, events and topic watch."""
 
 _STATIC_CLASSIC: dict[str, Any] = {
     "session.timeout.ms": SESSION_TIMEOUT_MS,
     "heartbeat.interval.ms": 500,
-    # The registry tells that topics have grown. A client that sees it by itself while partitions are to be given up joins again
-    # and doesn't wait for that (2.16, `rd_kafka_cgrp_metadata_update_check`), and what was on its way comes twice.
+    # The registry announces that topics have grown. If a client sees that by itself while it gives up partitions, it joins again without
+    # waiting for that (2.16, `rd_kafka_cgrp_metadata_update_check`), and copies in flight come out twice.
     "topic.metadata.refresh.interval.ms": 300_000,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fetching:
-    """How a consumer asks for records. It goes on so for as long as it lives.
+    """How a consumer fetches records, for as long as it lives.
 
-    `hurried`: some records are due when they come in. `partitions`: of the group.
+    `hurried`: some records are due when they come in. `partitions`: the number of partitions of the group.
     """
 
     hurried: bool
@@ -54,23 +54,23 @@ class Fetching:
 
     @property
     def wait_ms(self) -> int:
-        """A request asks for all partitions, and is answered at once if one has something. If none has, each request costs the broker
-        some 50 µs a partition. A partition that is new waits for the answer to the request before."""
+        """A fetch request names all partitions, and is answered at once if one of them has records. If none has, each request costs the
+        broker some 50 µs for each partition. A partition that is new waits for the answer to the previous request."""
         return min(500, max(100, self.partitions // 8))
 
     @property
     def statistics_seconds(self) -> int:
-        """With statistics each partition of the group has a timer in one sorted list, and 1.5 kB in the text."""
+        """With statistics, each partition of the group has a timer in one sorted list, and takes 1.5 kB of the text."""
         return min(30, max(LOOK_SECONDS, self.partitions // 125))
 
     def is_outgrown_by(self, wanted: "Fetching") -> bool:
-        """Whether a new client is worth that its partitions pause."""
+        """Returns whether the wanted settings are worth a new client, although its partitions pause meanwhile."""
         slower_or_faster = not 0.5 < wanted.wait_ms / self.wait_ms < 2
         return slower_or_faster or (wanted.hurried and not self.hurried)
 
 
 def librdkafka() -> str:
-    """The path of the library that confluent-kafka brings, which the engine uses too."""
+    """Returns the path of the library that confluent-kafka contains. The engine uses the same library."""
     folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
     return str(next(folder.glob("librdkafka-*.so*")))
 
@@ -84,8 +84,8 @@ def consumer_properties(
     assignor: str,
     fetching: Fetching,
 ) -> Properties:
-    """A static member under classic: a restart within the session costs no rebalance. Under `consumer` a static member
-    that was killed is refused for 42 s, so there it is a dynamic one."""
+    """Returns the properties of the group's consumer. With `classic` it is a static member, so that a restart within the session costs no
+    rebalance. With `consumer` it is a dynamic member, because Kafka refuses a static member for 42 s after it was killed."""
     own: dict[str, Any] = {"group.remote.assignor": assignor}
     if protocol == "classic":
         own = {**_STATIC_CLASSIC, "partition.assignment.strategy": assignor, "group.instance.id": member}
@@ -99,47 +99,47 @@ def consumer_properties(
             "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",  # any other value skips or repeats without a word
-            "enable.partition.eof": True,  # nothing else says that only transaction marks are left
-            "check.crcs": True,  # what was damaged on its way must not be released
+            "auto.offset.reset": "error",  # any other value skips or repeats records silently
+            "enable.partition.eof": True,  # nothing else shows that only transaction markers are left
+            "check.crcs": True,  # a batch that was damaged in transit must not be released
             "isolation.level": "read_committed",
             "fetch.wait.max.ms": fetching.wait_ms,
             "statistics.interval.ms": fetching.statistics_seconds * 1000,
-            # whoever waits for a second can wait for the next 64 KiB: an answer for every few records costs broker and worker
+            # Records that wait for a second or more can also wait for 64 KiB: an answer for every few records costs broker and worker.
             "fetch.min.bytes": 1 if fetching.hurried else 64 << 10,
             "fetch.queue.backoff.ms": 10,  # the default refills a drained queue a second late
             "fetch.error.backoff.ms": 100,
-            # 1 MB would bring thousands of one partition in a row, which use up what it may send before the others' come
+            # 1 MB would bring thousands of records of one partition in a row. They use up what it may send before others have records.
             "max.partition.fetch.bytes": 256 << 10,
-            "fetch.max.bytes": 4 << 20,  # compressed; unpacked it has no bound, and is not in our window yet
+            "fetch.max.bytes": 4 << 20,  # compressed; decompressed, it has no bound, and is not in our window yet
             "queued.max.messages.kbytes": 16 << 10,
-            "queued.min.messages": 20_000,  # each has some 450 bytes besides
+            "queued.min.messages": 20_000,  # each takes some 450 bytes besides its data
             **own,
         }
     )
 
 
 def producer_properties(connection: Connection, *, member: str, transactional_id: str | None) -> Properties:
-    """Idempotent, without an end to its patience: a copy is delivered, refused for good, or still on its way."""
+    """Returns the properties of an idempotent producer that never gives up: a copy is delivered, permanently refused, or in flight."""
     transactions = {"transactional.id": transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
     return _properties(
         {
             **connection.client_config(),
             **_ALL,
             "client.id": member,
-            "enable.idempotence": True,  # what else that needs, the engine does: see engine/src/kafka/batching.rs
+            "enable.idempotence": True,  # the engine does what else that needs, see engine/src/kafka/batching.rs
             "message.timeout.ms": 0,
             "linger.ms": 1,
-            "message.max.bytes": 1_000_000_000,  # the topic decides, not the client
-            "topic.metadata.propagation.max.ms": 3000,  # for so long nobody knows whether a topic is missing
-            "queue.buffering.max.messages": 1_000_000,  # what a partition may send is bounded by the engine
+            "message.max.bytes": 1_000_000_000,  # the limit of the topic applies, not one of the client
+            "topic.metadata.propagation.max.ms": 3000,  # until then, it is open whether a topic is missing
+            "queue.buffering.max.messages": 1_000_000,  # the engine limits what a partition may send
             **(transactions if transactional_id else {}),
         }
     )
 
 
 def clock_properties(connection: Connection, *, member: str) -> Properties:
-    """Of the producer of probes: each is sent at once, and by itself."""
+    """Returns the properties of the producer of clock probes, which sends each probe at once and alone."""
     return _properties(
         {
             **connection.client_config(),

@@ -1,4 +1,4 @@
-"""worker.json: only what rolls pods. Layout, retry cap, pausing, compression and group come live from the registry."""
+"""worker.json: only settings whose change restarts pods. Layout, retry cap, pause, compression and group come live from the registry."""
 
 import json
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from delayed_topics_worker.errors import ConfigInvalid
 
 Protocol = Literal["classic", "consumer"]
 ASSIGNORS: Final[Mapping[Protocol, Mapping[str, str]]] = {
-    # With both in their lists, members change from one to the other while they run, and from both to the newer protocol and back.
+    # With both in the list, members can change from one to the other while the group runs, and from both to `consumer` and back.
     "classic": {"Range": "range,roundrobin", "RoundRobin": "roundrobin,range", "Sticky": "cooperative-sticky"},
     "consumer": {"Uniform": "uniform", "Range": "range"},
 }
-"""What Kafka's client is told, by the name of the resource; the first is the default."""
+"""By protocol, the setting of the Kafka client for each assignor as the resource names it. The first assignor is the default."""
 Guarantee = Literal["AtLeastOnce", "ExactlyOnce"]
 
 LEAST_WINDOW_BYTES = 1 << 20
@@ -25,11 +25,14 @@ LEAST_WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
-    """`topics`: front topics; none: all that have `group` in their layouts, as they come and go. `group`: of consumers; a topic that has
-    another in its layout is not served; empty: whichever the layouts have. `assignor`: as ASSIGNORS names it; empty: the first.
-    `window_bytes`: memory for records that are held; a few batches more may come before it is noticed. `commit_interval_ms`: how long
-    copies go uncommitted. `renew_commits_seconds`: how long a partition of which nothing is new does: Kafka forgets what is older than
-    its `offsets.retention.minutes`, a day in old versions."""
+    """The settings of a worker.
+
+    `topics`: front topics; empty: all topics with `group` in their layouts, as they come and go. `group`: the consumer group; a topic with
+    another group in its layout is not served; empty: the group of the layouts. `assignor`: a name in ASSIGNORS; empty: the first.
+    `window_bytes`: memory for records that are held; a few more batches may come in before the limit takes effect. `commit_interval_ms`:
+    how long copies stay uncommitted. `renew_commits_seconds`: the interval at which a commit is renewed if a partition has nothing new,
+    because Kafka removes commits that are older than `offsets.retention.minutes`, a day in old versions.
+    """
 
     topics: tuple[str, ...] = ()
     group: str = ""
@@ -79,7 +82,7 @@ class WorkerConfig:
 
     @property
     def client_assignor(self) -> str:
-        """For the client's setting."""
+        """The assignor as the Kafka client names it in its settings."""
         assignors = ASSIGNORS[self.protocol]
         return assignors[self.assignor or next(iter(assignors))]
 

@@ -1,10 +1,10 @@
-"""What ends a worker. Anything else is said, counted and survived.
+"""The errors that end a worker. All others are reported and counted, and the worker goes on.
 
 DelayedTopicsError (core)
 └── WorkerError
     ├── ConfigInvalid      worker.json, or topics that can't be served together: exit code 2
-    └── ClientFatal        Kafka has shut this member out for good; a new process may get in: exit code 1
-        └── ProtocolRefused  Kafka hasn't the rebalance protocol, or not with this assignor: exit code 3
+    └── ClientFatal        Kafka has shut out this member permanently; a new process may get in: exit code 1
+        └── ProtocolRefused  Kafka does not have the rebalance protocol, or not with this assignor: exit code 3
 """
 
 from delayed_topics_core.errors import DelayedTopicsError
@@ -19,11 +19,11 @@ class ConfigInvalid(WorkerError, ValueError):
 
 
 class ClientFatal(WorkerError):
-    """The Kafka client can't go on, such as a member that was fenced by another one of the same name."""
+    """The Kafka client can't go on, for example because another member of the same name has fenced it."""
 
 
 class ProtocolRefused(ClientFatal):
-    """Kafka knows no such rebalance protocol or assignor. The operator has the workers go on with `classic`."""
+    """Kafka does not have the rebalance protocol or the assignor. The operator makes the workers go on with `classic`."""
 
     def __init__(self, assignor: str, error: object) -> None:
         super().__init__(

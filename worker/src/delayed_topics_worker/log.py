@@ -1,4 +1,4 @@
-"""Lines on standard error: time, level, where, what."""
+"""Log lines on standard error, with time, level, logger and message."""
 
 import logging
 import sys
@@ -21,19 +21,19 @@ SYSLOG_LEVELS = {
 
 
 class RepeatFilter(logging.Filter):
-    """The Kafka client says ten times a second that a broker is away; each kind of message is enough twice a minute."""
+    """Lets each kind of message pass twice a minute. The Kafka client logs ten times a second that a broker is away."""
 
     def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._seconds = seconds
-        self._said_at: dict[object, float] = {}
+        self._logged_at: dict[object, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind = (record.levelno, record.args[0] if isinstance(record.args, tuple) and record.args else record.msg)
         now = self._seconds()
-        if now - self._said_at.get(kind, float("-inf")) < REPEATED_AFTER_SECONDS:
+        if now - self._logged_at.get(kind, float("-inf")) < REPEATED_AFTER_SECONDS:
             return False
-        self._said_at[kind] = now
+        self._logged_at[kind] = now
         return True
 
 

@@ -17,7 +17,7 @@ OWN_REASONS: Final = tuple(reason for reason in DeadLetterReason if reason is no
 
 
 class TopicWork(NamedTuple):
-    """What this worker has of a delayed topic: assigned partitions, and records that are held, due, and not taken in."""
+    """What this worker has of a delayed topic: assigned partitions, and records that are held, that are due, and that are not taken in."""
 
     partitions: int
     waiting: int
@@ -26,11 +26,11 @@ class TopicWork(NamedTuple):
 
 
 class EngineMetrics(Collector):
-    """What the engine counts, as the worker's thread has left it here last; the fields are replaced as a whole."""
+    """The counts of the engine, as the worker's thread last left them here. Each field is replaced as a whole."""
 
     def __init__(self) -> None:
         self.tallies: Sequence[tuple[str, Tally]] = ()
-        """Front topic, and what was done for it."""
+        """Front topics, and what was done for each."""
         self.work: Mapping[str, TopicWork] = {}
         """By front topic."""
         self.commits: Histogram | None = None
@@ -97,7 +97,7 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
 
 
 class PendingMetrics(Collector):
-    """As the worker's thread has left it here last; `found` is replaced as a whole."""
+    """The pending records, as the worker's thread last left them here. `found` is replaced as a whole."""
 
     def __init__(self) -> None:
         self.found: Pending = {}
@@ -119,7 +119,7 @@ M = TypeVar("M", Counter, Gauge)
 
 
 class Metrics:
-    """`topic` is the front topic everywhere."""
+    """The metrics of a worker. The label `topic` is always the front topic."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -142,17 +142,17 @@ class Metrics:
         return generate_latest(self.registry)
 
     def forget(self, topic: str) -> None:
-        """Removes the series of a topic that have been set here. Those that the worker's thread leaves here go with what it leaves."""
+        """Removes the series of a topic that were set here. The collectors drop theirs when the worker's thread leaves the topic out."""
         for metric in self._of_topics:
             metric.remove_by_labels({"topic": topic})
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return self._noted(Counter(f"delayedtopics_{name}", text, labels, registry=self.registry), labels)
+        return self._tracked(Counter(f"delayedtopics_{name}", text, labels, registry=self.registry), labels)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return self._noted(Gauge(f"delayedtopics_{name}", text, labels, registry=self.registry), labels)
+        return self._tracked(Gauge(f"delayedtopics_{name}", text, labels, registry=self.registry), labels)
 
-    def _noted(self, metric: M, labels: Sequence[str]) -> M:
+    def _tracked(self, metric: M, labels: Sequence[str]) -> M:
         if "topic" in labels:
             self._of_topics.append(metric)
         return metric

@@ -172,7 +172,7 @@ class Reporter:
                 self._metrics.control_requests.labels(topic).set(count)
 
     def _repeat_events(self, lost: int) -> None:
-        """Repeats events. `lost`: the number of events that could not be written so far."""
+        """Repeats alarms, and, if events were lost, the last rebalance events. `lost`: the number of events that could not be written."""
         self._metrics.events_failed.inc(lost - self._lost)
         self._lost, lost_before = lost, self._alarms.lost
         for alarm, raised in self._alarms.to_repeat(lost=lost, now=self._now_at):

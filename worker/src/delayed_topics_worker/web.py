@@ -1,4 +1,4 @@
-"""/livez /readyz /metrics /status, on threads of their own: they read what the worker's thread has left for them."""
+"""Serves /livez, /readyz, /metrics and /status, on threads that read what the worker's thread publishes."""
 
 import json
 import logging
@@ -15,9 +15,9 @@ from delayed_topics_worker.metrics import Metrics
 log = logging.getLogger(__name__)
 
 ALIVE_SECONDS: Final = 45.0
-"""Longer than the longest that a rebalance callback may block."""
+"""Longer than any time for which a rebalance callback may block."""
 IDLE_SECONDS: Final = 10.0
-"""Whoever connects and asks nothing for that long, or takes no answer, holds a thread."""
+"""A connection without a request, or whose answer is not taken, is closed after this time, because it holds a thread."""
 
 
 class PublishedStatus:
@@ -31,12 +31,12 @@ class PublishedStatus:
 
     @property
     def alive(self) -> bool:
-        """The owning thread turns. Says nothing about Kafka."""
+        """Whether the threads of the worker and of its engine finish their turns. It says nothing about Kafka."""
         return self._seconds() - self.turned_at < ALIVE_SECONDS
 
 
 class DualStackServer(ThreadingHTTPServer):
-    """Serves on all addresses, of IPv6 and IPv4; where the kernel has no IPv6, of IPv4."""
+    """Serves on all IPv6 and IPv4 addresses, or only on IPv4 addresses if the kernel has no IPv6."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""The control topic of a declared topic, as its operator makes it, and as whoever cancels records writes and reads it."""
+"""Creates the control topic of a declared topic as the operator does, and uses it as an application that cancels records does."""
 
 from collections.abc import Iterable
 
@@ -23,18 +23,18 @@ def make_control(orders: DeclaredTopic) -> None:
 
 
 def ask(orders: DeclaredTopic, ids: Iterable[bytes], value: bytes | None = b"cancel") -> None:
-    """As any producer does. Returns when Kafka has it."""
+    """Produces a request for each id, as any producer does. Returns when Kafka has them."""
     for of_id in ids:
         orders.produce(value, key=of_id, topic=orders.names.control)
     orders.flush()
 
 
 def answers(orders: DeclaredTopic) -> dict[bytes, Control]:
-    """The last word on each id that workers have written."""
+    """Returns the ids whose last record is an answer of a worker, with that answer."""
     with orders.harness.reader(orders.names.control) as read:
         last = {seen.key or b"": seen.value for seen in sorted(read(), key=lambda seen: seen.offset)}
-    said = {of_id: _control(value) for of_id, value in last.items()}
-    return {of_id: control for of_id, control in said.items() if control is not None and not control.is_request}
+    decoded = {of_id: _control(value) for of_id, value in last.items()}
+    return {of_id: control for of_id, control in decoded.items() if control is not None and not control.is_request}
 
 
 def _control(value: bytes | None) -> Control | None:
@@ -47,7 +47,7 @@ def _control(value: bytes | None) -> Control | None:
 def wait_for_answers(
     orders: DeclaredTopic, ids: Iterable[bytes], *, timeout_seconds: float = 60
 ) -> dict[bytes, Control]:
-    """The answers to these, once all are there."""
+    """Waits until all these requests are answered, and returns the answers by id."""
     wanted = set(ids)
     found: dict[bytes, Control] = {}
 

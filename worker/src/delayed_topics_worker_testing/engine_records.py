@@ -1,5 +1,5 @@
-"""Records for the engine's decisions: one by one, and at random, most of them as clients and workers write them, some as nobody
-should."""
+"""Single and random records for the engine to decide about. Most are as clients and workers write them, and some as no one should write
+them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from delayed_topics_core_testing import copies
 
 TOPIC_ID = "uT1eKVuTQ2--Rhh9b73dqg"
 NOW_MS = 1_790_000_000_000
-MAX_OFFSET = 2**63 - 2  # the position after it is the largest number
+MAX_OFFSET = 2**63 - 2  # the position behind it is the largest 64-bit number
 OWN = sorted(OWN_HEADERS)
 NUMBERS: list[bytes | None] = [
     *(b"%d" % n for n in (*range(12), 999, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64, 10**20, NOW_MS)),
@@ -78,14 +78,14 @@ FOREIGN: list[Header] = [
 MAX_DELAY_SECONDS = 3600
 OUTAGE_BUDGET_SECONDS = 7200
 TARGETS = (("invoices", 3), ("missing", 0))
-"""Other ready topics, and how many partitions they have."""
+"""Other ready topics, with their numbers of partitions."""
 LADDERS = ((), (), ladder(max_seconds=64, base=2), ladder(max_seconds=3600, base=10))
 DELAYS = (0, 1, 2, 5, 10, 60, 600, 3600, 86_400, 2_592_000)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the registry says of a delayed topic."""
+    """What the registry says about a delayed topic."""
 
     layout: Layout
     retry_cap: int
@@ -113,9 +113,8 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A record, what is known when it is read, and a time at which it is looked at again. `topic_letter`: of the front or the delays topic.
-
-    `appended_at_ms` None: the topic has producers' times. `headers` None: a name can't be read.
+    """A record, what is known when it is read, and a later time at which it is judged again. `topic_letter`: f for the front topic, d for
+    the delays topic. `appended_at_ms`: None if the topic has the timestamps of producers. `headers`: None if a name can't be decoded.
     """
 
     setting: Setting = field(repr=False)
@@ -131,21 +130,21 @@ class Case:
 
     @property
     def delay_seconds(self) -> int | None:
-        """Of the partition of the delays topic."""
+        """The delay of the partition; None in the front topic."""
         return self.setting.layout.partition_delays[self.partition] if self.topic_letter == "d" else None
 
     @property
     def asked(self) -> tuple[str, int | None] | None:
-        """Topic and partition that it asks for, where that can be read."""
-        said = next((value for name, value in self.headers or () if name == "dt-target"), None)
-        if said is None:
+        """The topic and, if given, the partition that the record requests. Only for headers that can be parsed."""
+        target = next((value for name, value in self.headers or () if name == "dt-target"), None)
+        if target is None:
             return None
-        topic, _, partition = said.decode().partition(":")
+        topic, _, partition = target.decode().partition(":")
         return topic, int(partition) if partition else None
 
     @property
     def is_target_missing(self) -> bool:
-        """It asks for an allowed topic that is missing, or lacks the partition."""
+        """Whether the record requests an allowed topic that is missing, or that lacks the partition."""
         partitions = self.setting.known_targets.get(self.asked[0]) if self.asked else None
         return self.asked is not None and partitions is not None and (self.asked[1] or 0) >= partitions
 
@@ -155,7 +154,7 @@ class Case:
 
     @property
     def root(self) -> bytes:
-        """Of a record that no worker has written."""
+        """The root of the record, if no worker has written it."""
         return self.origin + b":" + TOPIC_ID.encode()
 
     def record(self) -> engine.Record:
@@ -171,12 +170,12 @@ class Case:
 
 
 def encoded(headers: Sequence[Header]) -> list[tuple[bytes, bytes | None]]:
-    """As the engine takes and gives them."""
+    """Returns headers as the engine takes and returns them."""
     return [(name.encode(), value) for name, value in headers]
 
 
 def random_setting(random: Random) -> Setting:
-    """A layout that manifests led to, one after the other: kinds retired, lanes and main partitions added."""
+    """Returns the layout that a random sequence of manifests leads to, with retired kinds, and with added lanes and main partitions."""
     layout: Layout | None = None
     for _ in range(random.choice((1, 1, 1, 2, 3, 5))):
         spec = LayoutSpec(
@@ -192,7 +191,7 @@ def random_setting(random: Random) -> Setting:
 
 
 class Cases:
-    """The same ones for the same random numbers."""
+    """Draws random cases. The same random numbers give the same cases."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -237,10 +236,10 @@ class Cases:
         return self._disturbed([*headers, *own]) if random.random() < 0.3 else [*headers, *own]
 
     def _retry(self) -> list[Header]:
-        """What a client sends back: with its own headers, or those of the ready record too."""
+        """Returns the headers of a retry that a client sends: only its own, or those of the ready record too."""
         random = self._random
         attempt = random.randrange(5)
-        said: list[Header] = [
+        own: list[Header] = [
             ("dt-id", b"order-%d" % random.randrange(1000)),
             ("dt-attempt", b"%d" % attempt),
             ("dt-group", b"billing"),
@@ -249,20 +248,20 @@ class Cases:
             ("dt-error", random.choice((b"boom", b"x" * 3000, b"\xff"))),
         ]
         if random.random() < 0.5:
-            return said
+            return own
         released = max(0, attempt - random.randrange(2))
         copied = copies.release(
             [], attempt=released, root=self._root(), origin=b"d:1:2", due_at_ms=NOW_MS, released_at_ms=NOW_MS
         )
-        return [*said, *(header for header in copied if header[0] not in ("dt-id", "dt-attempt"))]
+        return [*own, *(header for header in copied if header[0] not in ("dt-id", "dt-attempt"))]
 
     def _hop(self, headers: list[Header], layout: Layout) -> list[Header]:
         random = self._random
-        said: list[Header] = [("dt-id", b"order-7")] if random.random() < 0.5 else []
+        id_header: list[Header] = [("dt-id", b"order-7")] if random.random() < 0.5 else []
         delay_ms = random.choice(layout.delay_seconds) * 1000
         due_at_ms = NOW_MS + random.choice((0, delay_ms, -delay_ms, random.randrange(-5000, 5000), 10**9))
         hop = copies.hop(
-            [*headers, *said],
+            [*headers, *id_header],
             root=self._root(),
             origin=b"f:3:17",
             due_at_ms=due_at_ms,
@@ -282,7 +281,7 @@ class Cases:
         return name, self._random.choice(pool if self._random.random() < 0.9 else TEXTS)
 
     def _disturbed(self, headers: list[Header]) -> list[Header]:
-        """Three times in four as they are; otherwise one left out, there twice, of another value, or all in another order."""
+        """Returns the headers unchanged three times in four. Otherwise one is removed, doubled, added or changed, or all are shuffled."""
         random = self._random
         if not headers or random.random() < 0.75:
             return headers

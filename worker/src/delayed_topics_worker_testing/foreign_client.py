@@ -1,5 +1,5 @@
-"""A record as a client in another language may write it: its header keys are any bytes. The Python client would make
-text of them, so this calls the C library that is inside of it."""
+"""Produces a record as a client in another language may do, with arbitrary bytes as header keys. The Python client takes only text for
+them, so this module calls the C library that it contains."""
 
 import ctypes
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def produce_with_raw_header_key(
     value: bytes,
     headers: Sequence[tuple[bytes, bytes]],
 ) -> None:
-    """Returns when the broker has it."""
+    """Returns when the broker has the record."""
     library = _library()
     error = ctypes.create_string_buffer(512)
     conf = library.rd_kafka_conf_new()

@@ -1,4 +1,4 @@
-"""The generations of a delayed topic's consumer group: as its workers told them, and as Kafka has noted them."""
+"""The generations of a delayed topic's consumer group, as its workers have reported them, and as Kafka has recorded them."""
 
 import base64
 import json
@@ -22,15 +22,15 @@ from delayed_topics_worker_testing.process import WorkerProcess
 FORMATTER: Final = Path(__file__).with_name("ConsumerGroupFormatter.java")
 Owners = dict[tuple[str, int], str]
 ALIVE_SECONDS: Final = 5
-"""A process that started so long before a generation is a member that hears of it."""
+"""A process that started at least so long before a generation is a member that learns of it."""
 HEARD_SECONDS: Final = 1
-"""A generation that lasts so long is heard of by each member that is alive."""
+"""Each member that is alive learns of a generation that lasts at least so long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Generation:
-    """Of a group, as Kafka has noted it. `owners`: by partition, the client id of the member that has it. With the newer protocol it is
-    what one member gets in answer to a heartbeat, and an epoch has several."""
+    """A generation of a group, as Kafka has recorded it. `owners`: by partition, the client id of the member that has it. With protocol
+    `consumer`, this is what one member gets in answer to a heartbeat, and an epoch has several of them."""
 
     number: int
     at_ms: int
@@ -38,7 +38,7 @@ class Generation:
 
 
 def events_of(orders: DeclaredTopic) -> list[Event]:
-    """All that workers have told of the delayed topic, oldest first."""
+    """Returns all events that workers have written about the delayed topic, oldest first."""
     found: list[Event] = []
     with EventFollower(orders.harness.connection) as follower:
         follower.catch_up(120, lambda event: found.append(event) if event.topic == orders.names.front else None)
@@ -46,7 +46,7 @@ def events_of(orders: DeclaredTopic) -> list[Event]:
 
 
 def told(orders: DeclaredTopic) -> tuple[Rebalance, ...]:
-    """Oldest first."""
+    """Returns the rebalances that workers have reported, oldest first."""
     found = Rebalances(keep=100)
     for event in events_of(orders):
         found.add(event)
@@ -59,13 +59,14 @@ def owners_now(orders: DeclaredTopic) -> Owners:
 
 
 def members_now(orders: DeclaredTopic) -> set[str]:
-    """The client ids of all members, also of those that have gone and are waited for."""
+    """Returns the client ids of all members, including those that are gone and that the group still waits for."""
     group: Any = orders.harness.admin.describe_groups([orders.record.group])[orders.record.group]
     return {member.client_id for member in group.members}
 
 
 def noted_by_kafka(orders: DeclaredTopic, protocol: str = "classic") -> list[Generation]:
-    """From `__consumer_offsets`, of a group that has had members. On a full machine the formatter may end before it has read anything."""
+    """Returns the generations in `__consumer_offsets`, for a group that has had members. Reads again if there are none, because on a busy
+    machine the formatter may end before it has read anything."""
     noted: list[Generation] = []
 
     def is_noted() -> bool:
@@ -110,7 +111,7 @@ def _noted_of_consumer(orders: DeclaredTopic) -> list[Generation]:
 
 
 def _group_records(orders: DeclaredTopic, formatter: str, *, class_path: str | None = None) -> Iterator[dict[str, Any]]:
-    """Of all groups, oldest first, as the formatter prints them."""
+    """Returns the records of all groups, oldest first, as the formatter prints them."""
     server = orders.harness.connection.bootstrap_servers
     printed = java_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
@@ -124,8 +125,8 @@ def _group_records(orders: DeclaredTopic, formatter: str, *, class_path: str | N
 def moves(
     generations: Sequence[Generation], heard: Callable[[int, str], bool] = lambda *_: True
 ) -> Iterator[tuple[int, int]]:
-    """Number of a generation, and of the partitions that got another owner in it, ascending. `heard`: whether a member heard of what a
-    generation gave it; if not, it never had that."""
+    """Returns the number of each generation with moved partitions, ascending, with the number of partitions that got another owner in it.
+    `heard`: whether a member learned what a generation gave it; if not, it never had these partitions."""
     owners: Owners = {}
     moved: Counter[int] = Counter()
     for generation in generations:
@@ -138,10 +139,10 @@ def moves(
 def must_have_heard(
     generations: Sequence[Generation], processes: Iterable[WorkerProcess], protocol: str
 ) -> set[tuple[int, str]]:
-    """Generations, and the members that can't have missed what these gave them.
+    """Returns generations, each with a member that must have learned what the generation gave it.
 
-    Classic Kafka also gives partitions to a static member whose process has ended, and starts the next generation before anybody was
-    told of the last. The newer protocol answers each member by itself, whatever epoch the group has come to meanwhile.
+    With `classic`, Kafka also assigns partitions to a static member whose process has ended, and may start the next generation before
+    anyone has learned of the last. With `consumer`, Kafka answers each member by itself, whatever epoch the group has reached meanwhile.
     """
     classic = protocol == "classic"
     next_ms = [*(generation.at_ms for generation in generations[1:]), math.inf]
@@ -158,7 +159,7 @@ def must_have_heard(
 
 
 def json_of(printed: str) -> Iterator[dict[str, Any]]:
-    """It prints one record after the other, without a line's end."""
+    """Returns the records of a formatter's output, which has no line ends between them."""
     decoder, at = json.JSONDecoder(), printed.find("{")
     while at >= 0:
         record, end = decoder.raw_decode(printed, at)
@@ -167,5 +168,5 @@ def json_of(printed: str) -> Iterator[dict[str, Any]]:
 
 
 def _assigned(assignment: str) -> Iterator[tuple[str, int]]:
-    """As the formatter prints it."""
+    """Decodes an assignment as the formatter prints it."""
     return assigned_partitions(base64.b64decode(assignment))

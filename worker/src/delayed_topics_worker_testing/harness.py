@@ -1,4 +1,4 @@
-"""What an operator would have made: system topics, the four topics, registry records, the group's first offsets."""
+"""Creates what an operator would create: system topics, the four topics, registry records, and the group's first offsets."""
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from delayed_topics_kafka_testing.committing import commit
 from delayed_topics_worker_testing.process import WorkerProcess
 
 DAY_SECONDS = 86_400
-MOST_AT_ONCE = 200  # topics that are made by one call
+MOST_AT_ONCE = 200  # topics that one call creates
 ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter")
 
 
@@ -47,7 +47,7 @@ class Seen:
     at_ms: int
 
     def header(self, name: str) -> bytes | None:
-        """Of an own header, which is there once."""
+        """Returns the value of a header that occurs once; None if it is missing."""
         return dict(self.headers).get(name)
 
     @property
@@ -64,7 +64,7 @@ class Seen:
 
 
 class WorkerHarness(Closing):
-    """One broker's delayed topics, and the workers that serve them, which end with it."""
+    """The delayed topics of one Kafka, and the workers that serve them. `close` ends these workers."""
 
     def __init__(self, connection: Connection, directory: Path, *, replication_factor: int = 1) -> None:
         self.connection = connection
@@ -79,7 +79,7 @@ class WorkerHarness(Closing):
                 **connection.client_config(),
                 "linger.ms": 2,
                 "partitioner": "murmur2_random",
-                **IDEMPOTENT,  # a record that is sent twice after a broker's crash is two, and the test's own
+                **IDEMPOTENT,  # otherwise the test itself could send a record twice after a broker's crash
                 "delivery.report.only.error": True,
                 "on_delivery": self._undelivered,
             }
@@ -88,7 +88,7 @@ class WorkerHarness(Closing):
         self._workers: list[WorkerProcess] = []
 
     def flush(self) -> None:
-        """Until all records are in Kafka. A broker may not know new partitions of a topic yet: their records are produced again."""
+        """Waits until all records are in Kafka. A broker may not know new partitions yet, so their records are produced again."""
         while True:
             assert self.producer.flush(120) == 0
             failed, self._not_delivered = self._not_delivered, []
@@ -109,7 +109,7 @@ class WorkerHarness(Closing):
             self._not_delivered.append((error, message))
 
     def evidence(self) -> str:
-        """What a person would look at next: the status and the end of the log of each worker."""
+        """Returns what a person would look at next: the status and the end of the log of each worker."""
         return "\n".join(worker.evidence() for worker in self._workers)
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class WorkerHarness(Closing):
         self._follower.close()
 
     def declare(self, delay_seconds: Sequence[int] = (0, 1, 2), **further: Any) -> "DeclaredTopic":
-        """One of `declare_many`."""
+        """Declares one delayed topic, see `declare_many`."""
         (declared,) = self.declare_many(1, delay_seconds, **further)
         return declared
 
@@ -137,8 +137,8 @@ class WorkerHarness(Closing):
         ladder_seconds: Sequence[int] = (),
         config: Mapping[TopicRole, Mapping[str, str]] | None = None,
     ) -> list["DeclaredTopic"]:
-        """New delayed topics, as an operator leaves them. Where the group has members already, only they can commit: then they are not
-        `begun`. `config`: settings that differ."""
+        """Creates delayed topics as an operator does. `begun`: whether the first offsets are committed; False if the group has members,
+        because only these can commit then. `config`: settings of topics that differ from the operator's."""
         layout = initial(
             LayoutSpec(
                 delay_seconds=tuple(delay_seconds),
@@ -188,7 +188,7 @@ class WorkerHarness(Closing):
         return made
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], OffsetAndMetadata]) -> None:
-        """For a group without members."""
+        """Commits offsets for a group without members."""
         commit(self.connection, group, offsets)
 
     def write(self, *records: RegistryRecord) -> None:
@@ -213,7 +213,7 @@ class WorkerHarness(Closing):
 
     @contextmanager
     def reader(self, topic: str) -> Iterator[Callable[[], list[Seen]]]:
-        """Yields a function that gives all records so far, read_committed, in no order over partitions."""
+        """Yields a function that returns all records so far, read_committed, in no order across partitions."""
         info = self.admin.describe_topics([topic])[topic]
         assert isinstance(info, TopicInfo)
         consumer = Consumer(
@@ -240,7 +240,7 @@ class WorkerHarness(Closing):
             consumer.close()
 
     def read(self, topic: str, count: int, *, timeout_seconds: float = 180) -> list[Seen]:
-        """At least `count` records of a topic; fails if they don't come in time."""
+        """Returns at least `count` records of a topic. Fails if they do not come in time."""
         deadline = Deadline(timeout_seconds)
         with self.reader(topic) as read:
             while len(found := read()) < count:
@@ -262,7 +262,7 @@ class DeclaredTopic:
         return self.harness.create([spec])[spec.name]
 
     def note(self, infos: Sequence[TopicInfo], *, begun: bool) -> None:
-        """What an operator notes of the four topics that it has made."""
+        """Sets what an operator registers about the four topics that it has created."""
         sources = infos[:2]
         self.topics = TopicsRecord(
             topic=self.names.front,
@@ -288,16 +288,16 @@ class DeclaredTopic:
         )
 
     def change(self, **fields: Any) -> None:
-        """Write the layout record with other fields."""
+        """Writes the layout record with other fields."""
         self.record = replace(self.record, **fields)
         self.harness.write(self.record)
 
     def remove(self) -> None:
-        """Takes it out of the registry: nobody serves it any more."""
+        """Removes the topic from the registry, so that no worker serves it any more."""
         self.harness.forget(self.record.key, self.topics.key)
 
     def grow(self, delay_seconds: Sequence[int]) -> None:
-        """What an operator does for another delay list: partitions, their starts, and then the layout that needs them."""
+        """Does what an operator does for another delay list: adds partitions, registers their starts, and then the layout with them."""
         wanted = LayoutSpec(
             delay_seconds=tuple(delay_seconds), partitions=self.record.layout.partition_count + 1, lanes_per_delay=1
         )
@@ -309,7 +309,7 @@ class DeclaredTopic:
         self.change(layout=grown)
 
     def grow_front(self, partitions: int) -> None:
-        """What an operator does for more partitions: first those that records come out of. `produce` knows them then."""
+        """Does what an operator does for more front partitions, and grows the ready topic first. `produce` knows the partitions then."""
         front, ready = self.names.front, self.names.ready
         for topic in (ready, front):
             self.harness.admin.create_partitions({topic: partitions})
@@ -323,12 +323,12 @@ class DeclaredTopic:
         self.change(front_partitions=partitions, ready_partitions=partitions)
 
     def note_id(self, info: TopicInfo) -> None:
-        """The operator's word that a topic that was made again is the right one."""
+        """Registers, as an operator does, that a topic that was created again is the right one."""
         self.topics = replace(self.topics, ids={**self.topics.ids, info.name: info.id})
         self.harness.write(self.topics)
 
     def accept(self, info: TopicInfo, *, begun: int) -> None:
-        """As `note_id`, for one front partition. `begun`: 1 if the operator took a commit of the old topic for one of the new."""
+        """As `note_id`, for a topic of one partition. `begun`: 1 if the operator mistook a commit for the old topic for one for the new."""
         self.topics = replace(
             self.topics,
             start_offsets={**self.topics.start_offsets, info.name: (0,)},
@@ -345,7 +345,7 @@ class DeclaredTopic:
         partition: int | None = None,
         topic: str | None = None,
     ) -> None:
-        """To the front topic unless told; queued until `flush`."""
+        """Produces a record, by default to the front topic. The record may be queued until `flush`."""
         further: dict[str, Any] = {} if partition is None else {"partition": partition}
         producer = self.harness.producer
         while True:
@@ -364,7 +364,7 @@ class DeclaredTopic:
         return self.harness.read(self.names.ready, count, timeout_seconds=timeout_seconds)
 
     def released(self) -> int:
-        """How many records the ready topic has at this moment."""
+        """Returns the number of records that the ready topic has at this moment."""
         places = [(self.names.ready, p) for p in range(self.record.ready_partitions)]
         ends = self.harness.admin.list_offsets(places, "latest")
         known = [end for end in ends.values() if isinstance(end, int)]

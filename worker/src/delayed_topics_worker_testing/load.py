@@ -1,4 +1,4 @@
-"""Records over all delays while something is done to the workers, and what has become of them."""
+"""Produces records over all delays while a test disturbs the workers, and checks what became of the records."""
 
 import time
 from collections import Counter
@@ -12,7 +12,7 @@ from delayed_topics_worker_testing.harness import DeclaredTopic, Seen
 
 @contextmanager
 def steady_load(orders: DeclaredTopic, *, per_second: int = 1000, levels: int = 3) -> Iterator[list[int]]:
-    """Produces over all delays until the block ends; yields the growing list of numbers."""
+    """Produces over all delays until the block ends. Yields the growing list of the records' numbers."""
     sent: list[int] = []
 
     def produce(n: int) -> None:
@@ -25,12 +25,12 @@ def steady_load(orders: DeclaredTopic, *, per_second: int = 1000, levels: int = 
 
 
 def all_ready(orders: DeclaredTopic, sent: list[int], *, timeout_seconds: float = 300) -> list[Seen]:
-    """Every record is there and none is early; returns them with their doubles."""
+    """Waits until every record is released, and fails if one is early. Returns the records, duplicates included."""
     deadline = time.monotonic() + timeout_seconds
     with orders.harness.reader(orders.names.ready) as read:
         while len({r.value for r in read()}) < len(sent) and time.monotonic() < deadline:
             pass
-        time.sleep(0.5)  # doubles come late if at all
+        time.sleep(0.5)  # duplicates come late if at all
         ready = list(read())
     missing = sorted(set(sent) - {int(r.value or b"") for r in ready})
     assert not missing, f"{len(missing)} of {len(sent)} are not out after {timeout_seconds:g} s: {missing[:10]} …"

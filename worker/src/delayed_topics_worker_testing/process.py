@@ -1,4 +1,4 @@
-"""`python -m delayed_topics_worker` as a process of its own."""
+"""Runs `python -m delayed_topics_worker` as a process of its own."""
 
 import json
 import os
@@ -23,7 +23,7 @@ LOG_LINES_SHOWN = 25
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How a worker is started: by a command before its own, with more environment, serving HTTP at an address."""
+    """How a worker is started: a command to put before its own, further environment variables, and the address of its HTTP server."""
 
     prefix: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -31,7 +31,8 @@ class Launch:
 
 
 class WorkerProcess:
-    """Started on construction; `ready` waits until its partitions are served. `ended_at_ms`: when it was told to end, or killed."""
+    """A worker process, started on construction. `ready` waits until its partitions are served. `ended_at_ms`: when it was terminated or
+    killed."""
 
     def __init__(
         self,
@@ -50,9 +51,8 @@ class WorkerProcess:
         self._url = f"http://{launch.address}:{port}"
         self.started_at_ms = int(time.time() * 1000)
         self.ended_at_ms: int | None = None
-        secret = (
-            directory / f"{member}.connection"
-        )  # of its own: another one may be reading its while this one is written
+        # Each worker has a folder of its own, because another worker may be reading while this one's files are written.
+        secret = directory / f"{member}.connection"
         secret.mkdir(exist_ok=True)
         for name, text in connection.to_files().items():
             (secret / name).write_text(text)
@@ -92,7 +92,7 @@ class WorkerProcess:
         return self
 
     def wait_up(self) -> None:
-        """Until its HTTP server answers, as a kubelet's startup probe asks it."""
+        """Waits until the HTTP server answers, as a kubelet's startup probe does."""
 
         def is_up() -> bool:
             assert self.running, self.log_path.read_text()
@@ -101,7 +101,7 @@ class WorkerProcess:
         wait_until(is_up, what=f"{self.member} is up (see {self.log_path})", poll_seconds=0.01)
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status code and body; 0 while nothing listens."""
+        """Returns the status code and the body; 0 and an empty body while nothing listens."""
         try:
             with urllib.request.urlopen(self._url + path, timeout=60) as answer:
                 return answer.status, answer.read().decode()
@@ -115,7 +115,7 @@ class WorkerProcess:
         return body
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a gauge's or counter's samples that have these labels; 0 while there is none."""
+        """Returns the sum of the samples of a gauge or counter that have these labels; 0 if there are none."""
         families = text_string_to_metric_families(self.get("/metrics")[1])
         return sum(
             sample.value
@@ -125,7 +125,7 @@ class WorkerProcess:
         )
 
     def takes_in_no_more(self) -> None:
-        """Wait until nothing more is read: too much of it is unfinished."""
+        """Waits until the worker takes in no more records, because too many are unfinished."""
         seen = [0.0]
 
         def the_same_twice() -> bool:
@@ -135,13 +135,13 @@ class WorkerProcess:
         wait_until(the_same_twice, what=f"intake of {self.member} waits", poll_seconds=1, timeout_seconds=60)
 
     def evidence(self) -> str:
-        """Its status, and the end of its log."""
+        """Returns the status of the worker and the end of its log."""
         state = "runs" if self.running else f"ended with {self._process.returncode}"
         log = self.log_path.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
         return "\n".join([f"{self.member} {state}; /status: {self.get('/status')[1]}", *log])
 
     def alarms(self) -> list[dict[str, str]]:
-        """As the status has them."""
+        """Returns the alarms of /status."""
         found: list[dict[str, str]] = self.status().get("alarms", [])
         return found
 
@@ -149,7 +149,7 @@ class WorkerProcess:
         return {alarm["reason"] for alarm in self.alarms()}
 
     def cpu_seconds(self) -> float:
-        """Processor time of all threads so far, its start included."""
+        """Returns the processor time of all threads so far, including that of the start."""
         return seconds_of(Path(f"/proc/{self.pid}/stat"))
 
     def resident_bytes(self) -> int:
@@ -162,19 +162,19 @@ class WorkerProcess:
         return self._process.wait(timeout_seconds)
 
     def terminate(self) -> int:
-        """SIGTERM; its exit code."""
+        """Sends SIGTERM, and returns the exit code."""
         self.ended_at_ms = int(time.time() * 1000)
         self.signal(signal.SIGTERM)
         return self.wait()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Sends SIGKILL, and waits for the end of the process."""
         self.ended_at_ms = int(time.time() * 1000)
         self._process.kill()
         self._process.wait(180)
 
 
 def seconds_of(stat: Path) -> float:
-    """Processor time by a `stat` file of a process or a thread."""
+    """Returns the processor time in the `stat` file of a process or a thread."""
     fields = stat.read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

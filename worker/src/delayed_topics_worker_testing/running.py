@@ -1,4 +1,4 @@
-"""A worker in this process, for what no process of its own can be made to do."""
+"""Runs a worker inside the test's process, for tests of what a process of its own can't be made to do."""
 
 import threading
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from delayed_topics_worker_testing.harness import DeclaredTopic
 def running_relay(
     orders: DeclaredTopic, guarantee: Guarantee = "AtLeastOnce"
 ) -> Iterator[tuple[Relay, PublishedStatus]]:
-    """Member `orders-0`. What its HTTP server would show is in `PublishedStatus`."""
+    """Runs member `orders-0`. `PublishedStatus` has what its HTTP server would show."""
     config = WorkerConfig(topics=(orders.names.front,), http_port=free_ports(1)[0], guarantee=guarantee)
     served = ServedTopics(config)
     published = PublishedStatus(boot_seconds)

@@ -1,4 +1,4 @@
-"""Transactions of others than the worker that is looked at."""
+"""Transactions of producers other than the worker under test."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from delayed_topics_worker_testing.harness import DeclaredTopic
 def produce_in_transaction(
     orders: DeclaredTopic, records: Iterable[tuple[bytes, int, list[Header]]], *, commit: bool = True
 ) -> None:
-    """As an application does: value, partition of the front topic, and headers of each record."""
+    """Produces records in one transaction, as an application does. `records`: value, partition of the front topic, and headers of each."""
     producer = _producer(orders, "app")
     for value, partition, headers in records:
         producer.produce(orders.names.front, value, partition=partition, headers=[*headers])
@@ -23,8 +23,8 @@ def produce_in_transaction(
 
 
 def left_open(orders: DeclaredTopic, partition: int) -> Producer:
-    """What a worker leaves that is killed between the last two steps of a transaction: Kafka doesn't tell the offset of the
-    front partition until it has ended."""
+    """Leaves a transaction open, as a worker does that is killed between the last two steps of a transaction. Kafka does not report the
+    committed offset of the front partition until the transaction has ended."""
     at = orders.committed()[orders.names.front, partition]
     producer = _producer(orders, "dead")
     group = Consumer({**orders.harness.connection.client_config(), "group.id": orders.record.group})
@@ -35,7 +35,7 @@ def left_open(orders: DeclaredTopic, partition: int) -> Producer:
 
 
 def _producer(orders: DeclaredTopic, whose: str) -> Producer:
-    """Of a transaction that has begun."""
+    """Returns a producer whose transaction has begun."""
     name = f"{whose}-{orders.names.front}"
     producer = Producer({**orders.harness.connection.client_config(), "transactional.id": name})
     producer.init_transactions(60)
