@@ -22,7 +22,7 @@ class Change(NamedTuple):
     `assignment`: Kafka assigned them to this worker. `assigned`: all partitions of this topic that were assigned together are served,
     whatever those of other topics wait for. `caught-up`: their `delayed` records, which were due before they were served, have come out.
     `producers-replaced`: new producers send again what the former ones had in flight.
-    `places`, `kept`: as `format_places` writes them. `generation`: that of the group in which it assigned the first of them. `at`: in
+    `places`, `kept`: as `format_places` writes them. `generation`: the generation of the group that assigned the first of them. `at`: in
     seconds of the worker's clock.
     """
 
@@ -58,7 +58,7 @@ class Stop:
 class AssignedPartition:
     """A partition that is assigned to this worker.
 
-    `generation`: that of `Assignment`; `group_generation`: that of the group. `begun`: the engine serves it, or would if it were not
+    `generation`: see `Assignment`; `group_generation`: the group's. `begun`: the engine serves it, or would if it were not
     stopped. `committed_known`: Kafka has reported `committed`, which is None if nothing is committed. `unanswered`: Kafka did not report
     it at once, and another thread asks for it. `recreated`: its topic was created again, so that it begins at its registered start,
     whatever is committed. `tried`: the last stop, after which it is served again, until Kafka accepts the refused copy. `removed`: its

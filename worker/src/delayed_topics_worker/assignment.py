@@ -192,7 +192,7 @@ class Assignment:
         self._note_caught_up()
 
     def _note_caught_up(self) -> None:
-        """Notes which assignments have caught up. Partitions that are gone do not count, because they will release nothing more."""
+        """Notes which assignments have caught up. Partitions that are gone are left out, because they will release nothing more."""
         over = [fresh for fresh in self._catching_up if all(o.gone or (o.seen and o.seen.caught_up) for o in fresh)]
         for fresh in over:
             self._catching_up.remove(fresh)

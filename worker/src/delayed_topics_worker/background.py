@@ -86,7 +86,7 @@ class Watch(ABC, Generic[T]):
         self._thread.start()
 
     def look(self, places: Sequence[T], now_ms: int) -> None:
-        """Requests that Kafka is asked about these places, and not about earlier ones. `now_ms`: the broker's time."""
+        """Makes the watch ask Kafka about these places, and forget earlier ones. `now_ms`: the broker's time."""
         self._requested = places, now_ms
         self._thread.hasten()
 

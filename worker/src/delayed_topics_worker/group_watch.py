@@ -1,9 +1,9 @@
 """Asks Kafka, once this worker was assigned partitions, whether each partition has a worker. Runs on a thread of its own.
 
-A static member that returns gets its former partitions, and no one looks whether there are other partitions by now: librdkafka compares the
-topics with their state when the member joined (KAFKA-13435 describes the same for the Java client). If partitions were added or topics were
-created again while the group's leader restarted, they are left without a member until the leader joins again. A member can't find out
-which member is the leader.
+A static member that returns gets its former partitions, and no one checks whether there are others by now: librdkafka compares the topics
+with their state when the member joined (KAFKA-13435 describes the same for the Java client). If partitions were added or topics were
+created again while the group's leader restarted, they have no member until the leader joins again. A member can't find out which member
+is the leader.
 
 The registry announces partitions that are added while all members run; the client by itself looks only every few minutes. With protocol
 `consumer`, brokers assign partitions, and this problem does not exist.

@@ -17,8 +17,8 @@ class Fault(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """The group has assigned partitions to this member. `Engine.assign` has to be called with all of them. `generation`: that of the
-    group, or with protocol `consumer` the epoch of the member."""
+    """The group has assigned partitions to this member. `Engine.assign` has to be called with all of them. `generation`: the generation of
+    the group, or with protocol `consumer` the epoch of the member."""
 
     partitions: list[TopicPartitionKey]
     generation: int
@@ -46,8 +46,8 @@ class Refused(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The outcome of a request of the control topic, reported when Kafka has acknowledged the copy of the record. `number`: that of the
-    delayed topic in the engine."""
+    """The outcome of a request of the control topic, reported when Kafka has acknowledged the copy of the record. `number`: the number
+    of the delayed topic in the engine."""
 
     number: int
     id: bytes
@@ -57,7 +57,7 @@ class Changed(NamedTuple):
 
 class Removed(NamedTuple):
     """The next offset is not in the partition any more, or Kafka has lost the end of the partition (`LOG_TRUNCATION`). The partition
-    stands still. `topic_id`: that of the topic that was read; another topic may have its name by now."""
+    stands still. `topic_id`: the id of the topic that was read; another topic may have its name by now."""
 
     topic: str
     partition: int
@@ -67,7 +67,7 @@ class Removed(NamedTuple):
 
 
 class CommitUnknown(NamedTuple):
-    """A transaction has failed. Kafka has to be asked for the committed offsets of these partitions, for `Engine.begin`."""
+    """A transaction has failed. Python has to ask Kafka for the committed offsets of these partitions, and to call `Engine.begin`."""
 
     partitions: list[TopicPartitionKey]
 

@@ -21,7 +21,7 @@ SYSLOG_LEVELS = {
 
 
 class RepeatFilter(logging.Filter):
-    """Lets each kind of message pass twice a minute. The Kafka client logs ten times a second that a broker is away."""
+    """Lets each kind of message pass at most twice a minute. The Kafka client logs ten times a second that a broker is away."""
 
     def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ class OffsetWatch:
         return self._pending.found
 
     def alarms(self, spans: Spans, *, generation: int, now_ms: int, clock_fresh: bool) -> list[Alarm]:
-        """`spans`: those of all owned partitions. `generation`: that of `Assignment`. `now_ms`: the broker's time; an estimate unless
+        """`spans`: by owned partition, for all of them. `generation`: see `Assignment`. `now_ms`: the broker's time; an estimate unless
         `clock_fresh`."""
         now = time.monotonic()
         if (spans or self.pending) and (

@@ -68,7 +68,7 @@ FATAL_WITHIN_SECONDS: Final = 120.0
 PROTOCOL_REFUSALS: Final = frozenset({"UNSUPPORTED_VERSION", "UNSUPPORTED_ASSIGNOR"})
 REFUSED_SECONDS: Final = 15.0  # the client reports a refusal every 5 s, with each refresh of its metadata
 UNAVAILABLE: Final = re.compile(r"Subscribed topic not available: ([^\s:]+): ")
-"""The Kafka client (2.16) names a topic that it may not describe only in the text of the error."""
+"""The Kafka client (2.16) gives the name of a topic that it may not describe in the text of the error, and nowhere else."""
 
 
 class Relay:
@@ -153,7 +153,7 @@ class Relay:
         self._leave()
 
     def _turned_at(self) -> float:
-        """Returns when this thread, which calls this after a turn, or the engine's finished its last turn, whichever is longer ago."""
+        """Returns when the last turn ended: this thread's, which ends now, or that of the engine's thread, whichever ended earlier."""
         return boot_seconds() - (self._engine.still_seconds if self._engine is not None else 0.0)
 
     # -- the parts of a turn

@@ -69,7 +69,7 @@ class Reporter:
         session_timeout_ms: int | None,
         template: str,
     ) -> None:
-        """`session_timeout_ms`: that of this member; None if brokers set it. `template`: that of its pod; empty if it has none."""
+        """`session_timeout_ms`: of this member; None if the brokers set it. `template`: the template of its pod; empty if it has none."""
         self._member = member
         self._session = {} if session_timeout_ms is None else {"session_timeout_ms": session_timeout_ms}
         self._template = {"template": template} if template else {}
@@ -134,9 +134,9 @@ class Reporter:
         work = {s.topic: _work(by_topic.get(s.topic, ()), spans) for s in shown}
         self._metrics.engine.work = work
         alarms = of_partitions(owned)
-        said = {(alarm.topic, alarm.reason) for alarm in alarms}
+        raised_for = {(alarm.topic, alarm.reason) for alarm in alarms}
         stuck = of_unacknowledged(owned, snapshot)
-        alarms += [alarm for alarm in stuck if (alarm.topic, alarm.reason) not in said]
+        alarms += [alarm for alarm in stuck if (alarm.topic, alarm.reason) not in raised_for]
         why = {s.topic: _why(state, [alarm for alarm in stuck if alarm.topic == s.topic]) for s in shown}
         alarms += self._not_releasing(shown, work, tallies, why)
         alarms += self._offsets.alarms(
@@ -314,16 +314,18 @@ def _status(served: Served, owned: Sequence[AssignedPartition], work: TopicWork)
 
 def _why(state: State, stuck: Sequence[Alarm]) -> Why:
     """Returns why nothing is released of a topic. `stuck`: the alarms of this topic only, because others may own the other topics."""
-    said: list[str] = []
+    reasons: list[str] = []
     if state.clock_problem:
-        said.append(f"the worker can't get the broker's time from topic {CLOCK_TOPIC} ({Fault(*state.clock_problem)})")
-    said += [state.problem] if state.problem else []
+        reasons.append(
+            f"the worker can't get the broker's time from topic {CLOCK_TOPIC} ({Fault(*state.clock_problem)})"
+        )
+    reasons += [state.problem] if state.problem else []
     if stuck:
-        return Why(". Also, ".join([*said, stuck[0].message]), (*said, *stuck[0].gist))
-    if not said and not state.time_known:
-        said.append(
+        return Why(". Also, ".join([*reasons, stuck[0].message]), (*reasons, *stuck[0].gist))
+    if not reasons and not state.time_known:
+        reasons.append(
             "the worker does not know the broker's time, because Kafka has answered no clock probe within the last second"
         )
-    if not said and not state.may_send:
-        said.append("Kafka has accepted no commit within the last second")
-    return Why(". Also, ".join(said) or "the worker does not know why. See its log", tuple(said))
+    if not reasons and not state.may_send:
+        reasons.append("Kafka has accepted no commit within the last second")
+    return Why(". Also, ".join(reasons) or "the worker does not know why. See its log", tuple(reasons))

@@ -163,7 +163,7 @@ class ServedTopics:
         return iter(self._all)
 
     def numbered(self, number: int) -> Served:
-        """Raises IndexError."""
+        """Returns the delayed topic with this number in the engine. Raises IndexError."""
         return self._all[number]
 
     def of_source(self, topic: str) -> Served:

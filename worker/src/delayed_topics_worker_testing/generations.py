@@ -67,18 +67,18 @@ def members_now(orders: DeclaredTopic) -> set[str]:
 def noted_by_kafka(orders: DeclaredTopic, protocol: str = "classic") -> list[Generation]:
     """Returns the generations in `__consumer_offsets`, for a group that has had members. Reads again if there are none, because on a busy
     machine the formatter may end before it has read anything."""
-    noted: list[Generation] = []
+    recorded: list[Generation] = []
 
     def is_noted() -> bool:
-        noted[:] = _noted_of_classic(orders) if protocol == "classic" else _noted_of_consumer(orders)
-        return bool(noted)
+        recorded[:] = _noted_of_classic(orders) if protocol == "classic" else _noted_of_consumer(orders)
+        return bool(recorded)
 
     wait_until(is_noted, what=f"Kafka's notes of {orders.record.group} are read")
-    return noted
+    return recorded
 
 
 def _noted_of_classic(orders: DeclaredTopic) -> list[Generation]:
-    noted: dict[int, Generation] = {}
+    recorded: dict[int, Generation] = {}
     for record in _group_records(orders, "org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter"):
         if record["key"]["data"]["group"] == orders.record.group and (record["value"] or {}).get("data"):
             value = record["value"]["data"]
@@ -86,15 +86,15 @@ def _noted_of_classic(orders: DeclaredTopic) -> list[Generation]:
                 place: member["clientId"] for member in value["members"] for place in _assigned(member["assignment"])
             }
             number = value["generation"]
-            noted[number] = Generation(number=number, at_ms=value["currentStateTimestamp"], owners=owners)
-    return [noted[number] for number in sorted(noted)]
+            recorded[number] = Generation(number=number, at_ms=value["currentStateTimestamp"], owners=owners)
+    return [recorded[number] for number in sorted(recorded)]
 
 
 def _noted_of_consumer(orders: DeclaredTopic) -> list[Generation]:
     topics = {topic_id: name for name, topic_id in orders.topics.ids.items()}
     client_ids: dict[str, str] = {}
     had: dict[str, set[tuple[str, int]]] = {}
-    noted: list[Generation] = []
+    recorded: list[Generation] = []
     for record in _group_records(orders, FORMATTER.stem, class_path=compiled("groups", [FORMATTER], jars=kafka_jars())):
         member, value = record["key"]["memberId"], record.get("value")
         if record["key"]["groupId"] != orders.record.group or value is None:
@@ -105,9 +105,9 @@ def _noted_of_consumer(orders: DeclaredTopic) -> list[Generation]:
         has = {(topics[t["topicId"]], n) for t in value["assignedPartitions"] for n in t["partitions"]}
         if gained := has - had.get(member, set()):
             owners = dict.fromkeys(gained, client_ids[member])
-            noted.append(Generation(number=value["memberEpoch"], at_ms=record["at_ms"], owners=owners))
+            recorded.append(Generation(number=value["memberEpoch"], at_ms=record["at_ms"], owners=owners))
         had[member] = has
-    return noted
+    return recorded
 
 
 def _group_records(orders: DeclaredTopic, formatter: str, *, class_path: str | None = None) -> Iterator[dict[str, Any]]:

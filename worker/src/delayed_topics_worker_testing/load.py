@@ -25,7 +25,7 @@ def steady_load(orders: DeclaredTopic, *, per_second: int = 1000, levels: int = 
 
 
 def all_ready(orders: DeclaredTopic, sent: list[int], *, timeout_seconds: float = 300) -> list[Seen]:
-    """Waits until every record is released, and fails if one is early. Returns the records, duplicates included."""
+    """Waits until every record is released, and fails if one is missing or early. Returns the records, duplicates included."""
     deadline = time.monotonic() + timeout_seconds
     with orders.harness.reader(orders.names.ready) as read:
         while len({r.value for r in read()}) < len(sent) and time.monotonic() < deadline:
