@@ -59,9 +59,7 @@ def main(config_path: Path, connection_path: Path) -> None:
     Exit code 0 means that the worker ended after SIGTERM, 2 that it can't use its configuration, 3 that Kafka doesn't have the rebalance
     protocol or the assignor, and 1 that Kafka has shut this member out for good.
     """
-    _on_stop(
-        sys.exit
-    )  # there is nothing to give up yet; without a handler, a container's first process ignores SIGTERM
+    _on_stop(sys.exit)  # nothing is assigned yet; without a handler, a container's first process ignores SIGTERM
     set_up()
     try:
         config = WorkerConfig.read(config_path)
