@@ -1,5 +1,5 @@
-"""DelayedTopic: a pass observes Kafka and Kubernetes, reconciles without a call or a clock, and executes the plan.
+"""The controller of DelayedTopics: a pass observes Kafka and Kubernetes, makes a plan, and executes it.
 
-All that is decided is in `reconcile`, and a controller makes no call that a gateway does not offer. How plans are executed is in `engine`,
-since it is the same for all kinds.
+`reconcile` makes all decisions, without calls and without a clock. The controller calls Kafka and Kubernetes only through `gateways`. Plans
+are executed in `engine`, because their execution is the same for all kinds.
 """

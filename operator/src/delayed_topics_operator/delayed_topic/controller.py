@@ -1,4 +1,4 @@
-"""DelayedTopic: observe, reconcile, execute, until nothing is left to do; then say how it is."""
+"""The controller of DelayedTopics: observes, reconciles and executes until nothing is left to do, and then writes the status."""
 
 import logging
 from collections import defaultdict
@@ -56,20 +56,21 @@ from delayed_topics_operator.workers.reconcile.children import all_ready, ready_
 log = logging.getLogger(__name__)
 
 STEPS = 12
-"""Plans in one pass; a new resource needs four."""
+"""The most plans that one pass executes. A new resource needs four."""
 SOON_SECONDS = 0.3
 UNLOOKED_SECONDS = 5.0
-"""Whoever waits for the look at a connection is woken after it; this is for the case that it never comes."""
+"""The longest wait for the check of a connection. The check itself wakes the resources that wait for it; this is for a check that never
+comes."""
 WAITING_SECONDS = 10.0
-"""For so long an action may wait before the status says what for."""
+"""How long an action may wait before the status says what it waits for."""
 UNDONE_SECONDS = 5.0
-"""Until something that somebody else undid at once is done again."""
+"""The delay before the next attempt at an action that somebody else undid at once, or that has waited for longer than WAITING_SECONDS."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """The objects of a resource in Kubernetes. `expected`: how many pods its workers are to have. `pods`, `warnings`: while they are not
-    all ready."""
+    """The live objects of a resource in Kubernetes. `expected`: the number of pods that its workers should have. `pods`, `warnings`: filled
+    only while not all pods are ready."""
 
     children: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
     workers: Manifest | None = None
@@ -79,7 +80,7 @@ class Live:
 
 
 class DelayedTopics:
-    """The controller; see Controller."""
+    """Implements `engine.controller.Controller` for DelayedTopics."""
 
     kind = "DelayedTopic"
 
@@ -138,12 +139,15 @@ class DelayedTopics:
         self._undone.pop(key, None)
 
     async def _plan(self, key: Key, raw: Manifest) -> tuple[Plan, KafkaLink | None, Owned | None]:
-        """With what it is about. Raises KubeError, NotYet; a refusal after it was said."""
+        """Returns the plan, the link to Kafka if there is one, and the topic and the owner that the actions are for.
+
+        Raises KafkaUnreachable, KubeError, NotYet. If the API server refuses a call, the status reports this first.
+        """
         link, owned = None, None
         try:
             o, link = await self._observe(key, *_parse(raw))
             plan, owned = reconcile(o), Owned(topic=o.wanted.names.front, owner=o.subject.owner)
-            if plan.takes is not None:  # nothing was waited for since it was looked at what others have
+            if plan.takes is not None:  # no await since `_others`: no other pass can get the same quota
                 self._usage.note(Use(key, o.wanted.names.front), o.wanted.connection, plan.takes)
         except (ValidationError, SpecInvalid) as e:
             plan = reconcile_invalid(raw, e, _now())
@@ -156,13 +160,14 @@ class DelayedTopics:
         return plan, link, owned
 
     async def _conclude(self, key: Key, plan: Plan, outcome: Outcome) -> float:
-        """Says how it is. Raises what failed, so that it is tried again later and later."""
+        """Writes the status, and returns the seconds until the next pass. Raises the error of the first failed action, so that the queue
+        retries with growing delays."""
         failures = [f for f in outcome.failures if not isinstance(f.error, NotYet)]
         waits = bool(outcome.failures) and not failures
         if not waits:
             self._waiting_since.pop(key, None)
         elif (_now() - self._waiting_since.setdefault(key, _now())).total_seconds() < WAITING_SECONDS:
-            return SOON_SECONDS  # only the next pass knows how it is: what waits may turn out to be refused
+            return SOON_SECONDS  # no status yet: the next pass may find that what waits is refused
         raw, status = self._context.store.get(*key), plan.status
         for failure in failures:
             if raw is not None and isinstance(failure.error, KafkaCallError):
@@ -180,7 +185,7 @@ class DelayedTopics:
         return min(plan.wake_seconds or resync_seconds, resync_seconds)
 
     async def _say(self, raw: Manifest, status: DelayedTopicStatus) -> None:
-        """Writes the status if it changed. Conditions and fields of other controllers are not ours to write."""
+        """Writes the status if it changed, without the conditions and fields that other controllers own."""
         own = tuple(c for c in status.conditions if c.type in OWN_CONDITIONS)
         try:
             written = await write_status(
@@ -198,7 +203,7 @@ class DelayedTopics:
             await self._context.recorder.tell(raw, (*notices(before, status), *autoscaled(before, status)))
 
     async def _observe(self, key: Key, resource: DelayedTopic, asked: Wanted) -> tuple[Observation, KafkaLink | None]:
-        """Raises KubeError, NotYet."""
+        """Returns the observation, and the link to Kafka if the connection can be used. Raises KafkaUnreachable, KubeError, NotYet."""
         namespace = self._context.store.namespace(key.namespace)
         about = subject(
             resource,
@@ -244,7 +249,7 @@ class DelayedTopics:
     async def _live(self, about: Subject, asked: Wanted, *, home: str, name: str, allowed: bool) -> Live:
         """Raises KubeError."""
         live = Live()
-        # A namespace that is being deleted takes its objects, and the operator's rights on them, along by itself.
+        # Kubernetes itself deletes the objects of a terminating namespace, and the operator's rights on them.
         if not allowed or (about.namespace_terminating and home == about.namespace):
             return live
         try:
@@ -261,7 +266,7 @@ class DelayedTopics:
                 )
                 live = replace(live, pods=pods, warnings=warnings)
         except Forbidden:
-            # Of a namespace that is being deleted our RoleBinding goes early, and everything in it goes without us.
+            # In a terminating namespace, the operator's RoleBinding may be gone already. Kubernetes deletes all objects there.
             if home != about.namespace or not about.namespace_terminating:
                 raise
         return live
@@ -269,7 +274,7 @@ class DelayedTopics:
     def _others(
         self, use: Use, state: Usable | Unusable, about: Subject, connection: Key, link: KafkaLink | None
     ) -> QuotaUsed:
-        """What the rest of the namespace has, if that is limited."""
+        """Returns what the rest of the namespace uses, or nothing if no quota limits it."""
         grants = state.grants if isinstance(state, Usable) else None
         if link is None or not grants or hard(grants, about.namespace_labels) == QuotaHard():
             return QuotaUsed()
@@ -283,7 +288,7 @@ class DelayedTopics:
         )
 
     def _taken(self, about: Subject, scheduled: Sequence[Manifest]) -> frozenset[str]:
-        """The names of audits that begin as those of its schedule do, and that the schedule did not make."""
+        """Returns the names of audits that are named like audits of the schedule and were not made by it."""
         named = self._context.store.by_index(
             "DelayedTopicAudit", stems, (about.namespace, stem(audit_name(about.name, _now())))
         )
@@ -292,7 +297,8 @@ class DelayedTopics:
     async def _kafka(
         self, key: Key, asked: Wanted, about: Subject, *, ready: int
     ) -> tuple[Usable | Unusable, KafkaView | None, KafkaLink | None]:
-        """`ready`: how many workers are, 0 while some go."""
+        """Returns the state of the connection, and what Kafka knows and the link if the connection can be used. `ready`: the number of
+        ready workers; 0 while workers are being removed. Raises KafkaUnreachable, ConnectionNotChecked."""
         state, link = self._connections.look(asked.connection)
         if link is None:
             self._failing_since.pop(key, None)
@@ -312,8 +318,11 @@ class DelayedTopics:
             return Unusable(reason=said.reason, message=str(said), since=since), None, None
 
     def _failed_at_kafka(self, key: Key, connection: Key, error: KafkaCallError) -> datetime:
-        """Since when this resource fails at Kafka. Has the connection looked at. If this is the first call without an answer, or if the
-        look has failed, raises the error again: nothing is said then, and the next pass says what the look has found."""
+        """Requests a check of the connection, and returns the time since when calls to Kafka fail for this resource.
+
+        Raises the error again if Kafka did not answer, and either this is the first failure or the check has failed too. The status is not
+        written then: the next pass reports what the check has found.
+        """
         self._connections.doubt(connection, error)
         first = key not in self._failing_since
         since = self._failing_since.setdefault(key, _now())
@@ -324,7 +333,7 @@ class DelayedTopics:
 
 
 def _undone(plan: Plan, raw: Manifest) -> Plan:
-    """Says in its status that somebody else undoes what it plans."""
+    """Adds to the status of the plan that somebody else undoes its actions."""
     if plan.status is None:
         return plan
     known = status_of(DelayedTopicStatus, raw).conditions
@@ -332,7 +341,7 @@ def _undone(plan: Plan, raw: Manifest) -> Plan:
 
 
 def _expected(workers: Manifest | None, asked: Wanted) -> int:
-    """How many pods there should be: fewer than asked for, where no more are granted."""
+    """Returns the number of pods that there should be: fewer than the spec asks for if no more are granted."""
     if workers is None:
         return asked.replicas
     present: int = workers["spec"].get("replicas", 1)
@@ -340,7 +349,8 @@ def _expected(workers: Manifest | None, asked: Wanted) -> int:
 
 
 def _parse(raw: Manifest) -> tuple[DelayedTopic, Wanted]:
-    """Of one that is being deleted only what that needs, if there is no more. Raises ValidationError, SpecInvalid."""
+    """Parses a resource. If it is invalid and being deleted, only the fields that its deletion needs are parsed. Raises ValidationError,
+    SpecInvalid."""
     try:
         resource = parse("DelayedTopic", raw)
         return resource, wanted(resource)

@@ -1,5 +1,7 @@
-"""What metrics say of the last audit of each DelayedTopic. Counts are the audit's own, so they go when somebody deletes it; whatever
-is said of a DelayedTopic goes with it."""
+"""Sets the metrics about the last audit of each DelayedTopic.
+
+The counts come from the audit itself, so they disappear when it is deleted. All metrics about a DelayedTopic disappear with it.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -17,12 +19,12 @@ from delayed_topics_operator.errors import SpecInvalid
 from delayed_topics_operator.values.manifest import Manifest
 
 COUNTED: Final = ("lost", "early", "doubled", "overdue", "late")
-"""Fields of an audit's account."""
+"""The fields of an audit's account that become metrics."""
 _TIME: Final = TypeAdapter[datetime](Time)
 
 
 def expose(store: Store, topics: Iterable[Manifest]) -> None:
-    """Of these DelayedTopics, in the place of whatever was said before."""
+    """Replaces all values of these metrics with those of the given DelayedTopics."""
     for gauge in (metrics.AUDIT_VERDICT, metrics.AUDIT_RECORDS, metrics.AUDIT_TIME, metrics.AUDIT_EXPECTED):
         gauge.clear()
     for topic in topics:
@@ -44,7 +46,8 @@ def expose(store: Store, topics: Iterable[Manifest]) -> None:
 
 
 def _expected(topic: Manifest, last: dict[str, Any]) -> datetime | None:
-    """By when there should be a later verdict: an audit of a schedule has the time until the one after it to come to it."""
+    """Returns the time by which there should be a later verdict. A scheduled audit has until the next scheduled time to reach its
+    verdict."""
     schedule = (topic["spec"].get("audit") or {}).get("schedule")
     if schedule is None:
         return None
@@ -53,11 +56,12 @@ def _expected(topic: Manifest, last: dict[str, Any]) -> datetime | None:
         _, expected = islice(times(schedule, since), 2) if since is not None else (None, None)
         return expected
     except (SpecInvalid, OverflowError):
-        return None  # the DelayedTopic says that its schedule is none
+        return None  # the condition Ready of the DelayedTopic reports the invalid schedule
 
 
 def _time(given: str) -> datetime | None:
-    """None: the API server takes more forms than can be read, and anybody who may write a status can write one."""
+    """Returns None if the time can't be parsed: the API server accepts more formats than pydantic does, and anyone who may write a status
+    can use them."""
     try:
         return _TIME.validate_python(given)
     except ValidationError:

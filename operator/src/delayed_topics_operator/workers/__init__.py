@@ -1,4 +1,4 @@
-"""The workers of a DelayedTopic, or those that the DelayedTopics of a connection share: one StatefulSet, and all that is made around it.
+"""The workers of a DelayedTopic, or those that the DelayedTopics of a connection share: one StatefulSet and the objects around it.
 
-Who has workers, and how many, the folders of the two kinds decide. What workers do with records is in `delayed_topics_worker`.
+The packages of the two kinds decide who has workers, and how many. The program that runs in a worker is `delayed_topics_worker`.
 """

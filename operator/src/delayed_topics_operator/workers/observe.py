@@ -1,4 +1,4 @@
-"""The live objects around workers in Kubernetes, and what the operator brings into their pods."""
+"""Reads the live objects of workers in Kubernetes, and defines what the operator adds to their pods."""
 
 from collections.abc import Mapping
 
@@ -9,15 +9,15 @@ from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.workers.reconcile.worker_sets import PodSettings
 
 WATCHED = ("ConfigMap", "Service", "PodDisruptionBudget", "StatefulSet")
-"""Kinds that are listed in the namespaces of workers. Secrets can't be: RBAC has no list of some only, so they are got by name."""
+"""The kinds that are listed in the namespaces of workers. Secrets are read by name, because RBAC cannot limit a list to some Secrets."""
 
 
 SECRET_AGE = 0.8
-"""A Secret is asked for again when what is known of it is older than this part of the time between two resyncs."""
+"""A Secret is read again when the known copy is older than this fraction of the time between two resyncs."""
 
 
 def child_names(name: str) -> tuple[tuple[str, str], ...]:
-    """Kind and name of everything that is made around the StatefulSet `name`, in the order in which it is removed."""
+    """Returns the kind and name of the StatefulSet `name` and of each object around it, in the order in which they are removed."""
     return (
         ("StatefulSet", name),
         ("Secret", f"{name}-connection"),
@@ -29,12 +29,12 @@ def child_names(name: str) -> tuple[tuple[str, str], ...]:
 
 
 def base_name(kind: str, child: str) -> str:
-    """Of the StatefulSet that a child of a kind in WATCHED was made around."""
+    """Returns the name of the StatefulSet that a child belongs to. `kind`: one of WATCHED."""
     return child.removesuffix("-worker").removesuffix("-layout") if kind == "ConfigMap" else child
 
 
 async def children(context: ControllerContext, *, home: str, name: str) -> Mapping[tuple[str, str], Manifest]:
-    """By kind and name. Each resync asks for the Secret, the passes between don't. Raises KubeError."""
+    """Returns the live objects by kind and name. Each resync reads the Secret again, and the passes in between do not. Raises KubeError."""
     store, secret = context.store, f"{name}-connection"
     if store.age_seconds("Secret", home, secret) > SECRET_AGE * context.settings.resync_seconds:
         await refresh(context.kube, store, "Secret", home, secret)
@@ -43,13 +43,13 @@ async def children(context: ControllerContext, *, home: str, name: str) -> Mappi
 
 
 class PodCounts:
-    """How many pods each StatefulSet had at the last look."""
+    """The number of pods that each StatefulSet had at the last look."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], int] = {}
 
     def vanished(self, home: str, name: str, live: Manifest | None, *, wanted: int) -> tuple[str, ...]:
-        """The names of pods that are gone and that nobody wants any more. Each is returned once."""
+        """Returns the names of pods that are gone and no longer wanted. Each name is returned once."""
         before = self._last.pop((home, name), 0)
         there = ((live or {}).get("status") or {}).get("replicas", 0)
         if there:
@@ -58,7 +58,7 @@ class PodCounts:
 
 
 def pod_settings(settings: Settings, *, home: str, allowed: bool) -> PodSettings:
-    """Of workers in namespace `home`. `allowed`: the operator has rights there."""
+    """Returns the settings of workers in namespace `home`. `allowed`: whether the operator has rights there."""
     return PodSettings(
         image=settings.worker_image,
         image_pull_policy=settings.image_pull_policy,

@@ -1,4 +1,5 @@
-"""Gathers what a pass has to know from Kafka, the registry and Kubernetes, as values. These modules are the only readers.
+"""Reads what a pass has to know from Kafka and the registry, and returns it as values. The objects in Kubernetes are read in
+`workers.observe`.
 
-They change nothing, and they do not judge what they find.
+These modules change nothing, and they do not judge what they find.
 """

@@ -1,4 +1,5 @@
-"""What Kafka and the registry know of one delayed topic. The reads of all resources that are looked at go out together."""
+"""Reads the state of one delayed topic from Kafka and the registry. The gateway batches the reads of all resources that are observed at the
+same time."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,9 +17,10 @@ from delayed_topics_operator.gateways.kafka import KafkaLink
 async def kafka_view(
     link: KafkaLink, names: TopicNames, owner: Owner, *, unmarked: Mapping[str, str], deleting: bool
 ) -> KafkaView:
-    """Raises KafkaCallError. Of topics that nobody claimed only their existence and settings are looked at, for adopting. `unmarked`: see
-    `Executor.unmarked`. `deleting`: its workers are to end, whatever members their group has yet."""
-    # The control topic stays when it is asked for no more.
+    """Returns the topics, offsets and consumer group of one delayed topic. Of topics that no resource has claimed, reads only whether they
+    exist and their settings, to decide about an adoption. `unmarked`: see `Executor.unmarked`. `deleting`: the workers are to end, so
+    commits are read even if the group still has members. Raises KafkaCallError."""
+    # The control topic is kept after spec.control was removed.
     state, topics = await asyncio.gather(link.registry(), link.topics(names.possible))
     registered = _registered(state, names, owner)
     group_id = registered.layout.group if registered.layout is not None else names.group
@@ -29,7 +31,7 @@ async def kafka_view(
     sources = (names.front, names.delays)
     adopted = registered.own is not None and registered.own.adopted
     fresh = unnoted(record, topics, sources) if ours else []
-    # Of a topic that is adopted, the start offsets of all partitions are noted at once.
+    # The start offsets of an adopted topic are recorded in one step, so all of its partitions are needed, even without a leader.
     fresh = fresh if adopted and names.front not in record.ids else led(fresh, topics)
     configs, earliest, latest, group = await asyncio.gather(
         link.configs(existing),
@@ -37,7 +39,7 @@ async def kafka_view(
         link.offsets(fresh if adopted else [], "latest"),
         link.group(group_id),
     )
-    # What a member gives up it has committed before. Asked together with the group, the last commit could be missed.
+    # A member commits before it gives up a partition. If commits were read in parallel with the group, the last one could be missed.
     handed = handover.places(record, registered.layout, at_rest=deleting or not group.members)
     pending = list(dict.fromkeys((*unbegun(record, topics, sources), *handed))) if ours else []
     committed = await link.committed(group_id, pending)

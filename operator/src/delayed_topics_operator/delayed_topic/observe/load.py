@@ -1,4 +1,5 @@
-"""What is due of a delayed topic, and what of it is released: three calls to Kafka and one for the group, whatever waits."""
+"""Measures how many records of a delayed topic are due, and how many of them are released. This takes three calls to Kafka and one for the
+group, however many records wait."""
 
 import asyncio
 import time
@@ -25,13 +26,13 @@ from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.values.key import Key
 
 GRACE_MS = 1000
-"""What has been due for less time may be on its way."""
+"""A record that became due less than this time ago does not count as due, since its copy may be on its way."""
 SOON = 0.7
-"""A pass looks at the offsets again when this part of LOOK_SECONDS is over, since passes do not come exactly in time."""
+"""A pass looks at the offsets again after this fraction of LOOK_SECONDS, since passes do not come exactly in time."""
 
 
 class Loads:
-    """Of all resources of which it is measured. `clock` counts monotonic seconds."""
+    """The loads of all resources whose due lag is measured. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -39,18 +40,18 @@ class Loads:
         self._times: dict[Key, BrokerTime] = {}
 
     def forget(self, key: Key) -> None:
-        """It is measured no more."""
+        """Drops what is known of a resource whose due lag is no longer measured."""
         self._times.pop(key, None)
         self._loads.pop(key, None)
         self.unknown(key)
 
     def unknown(self, key: Key) -> None:
-        """Kafka can't be asked now."""
+        """Removes the metric of a resource while its due lag can't be measured."""
         metrics.DUE_LAG.remove(key.namespace, key.name)
 
     async def look(self, key: Key, link: KafkaLink, names: TopicNames, kafka: KafkaView, *, ready: int) -> Load:
-        """With a new look if the last is some seconds old; empty while Kafka could not answer. `ready`: how many workers are, 0 while
-        some go. Raises KafkaCallError."""
+        """Returns the load, with a new look if the last one is some seconds old. The load is empty while Kafka could not answer. `ready`:
+        the number of ready workers; 0 while workers are being removed. Raises KafkaCallError."""
         registered = kafka.registered.layout
         layout = registered.served if registered is not None else None
         if layout is None or not _can_be_asked(names, layout, kafka):
@@ -95,8 +96,8 @@ class Loads:
 
 
 def _can_be_asked(names: TopicNames, layout: LayoutRecord, kafka: KafkaView) -> bool:
-    """Whether all partitions that a look asks about are there and have a leader. If not, a call would fail, or have no answer for 15 s. The
-    resource would then be taken for one whose Kafka is away, and not even a pause would be followed."""
+    """Whether all partitions that a look asks about exist and have a leader. Otherwise a call would fail, or get no answer for 15 s. The
+    pass would then treat Kafka as unreachable, and not even apply a pause."""
     needed = {
         names.front: layout.front_partitions,
         names.delays: layout.layout.partition_count,
@@ -109,8 +110,9 @@ def _can_be_asked(names: TopicNames, layout: LayoutRecord, kafka: KafkaView) -> 
 
 
 def finished(at: OffsetAndMetadata) -> int:
-    """How many offsets of a partition, from 0: some above the committed one may be, too."""
+    """Returns the number of finished offsets of a partition, counted from 0. The metadata of a commit lists finished offsets above the
+    committed one."""
     try:
         return at.offset + len(decode_metadata(at.offset, at.metadata))
     except UnreadableRecord:
-        return at.offset  # the partition's worker refuses to go on there, and raises an alarm
+        return at.offset  # the worker does not serve this partition, and raises an alarm

@@ -1,6 +1,6 @@
-"""Makes a plan from an observation, by a chain of small checks. Each check says what has to be done, and what the conditions are.
+"""Turns an observation into a plan, by a chain of small checks. Each check returns actions to take and conditions to report.
 
-Pure: there is no clock, and nothing is called. The same checks decide what has to be done and whether the resource is ready, so the two
+Pure: these modules use no clock and make no calls. The same checks decide what has to be done and whether the resource is ready, so the two
 can't disagree.
 """
 
@@ -47,12 +47,12 @@ CHECKS: tuple[Callable[[Observation], Finding], ...] = (
 
 
 def reconcile(o: Observation) -> Plan:
-    """Returns what has to be done next, with the status as it is before that."""
+    """Returns the next actions, with the status before they are executed."""
     if o.subject.deleting:
         return deletion.plan(rebalances.noted(o))
     o = rebalances.noted(protocol.settled(quota.limited(autoscale.scaled(o))))
     if o.subject.plan_only:
-        o = replace(o, may_roll=True)  # it waits for no turn
+        o = replace(o, may_roll=True)  # a plan that nobody executes waits for no turn
         return Plan(status=status.undecided(o.subject.status, status.of(o, planned.conditions(o, _found(o)))))
     found = _found(o)
     now = status.of(o, found.conditions)

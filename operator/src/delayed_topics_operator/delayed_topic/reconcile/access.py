@@ -77,25 +77,27 @@ def _targets_refused(o: Observation, grants: Iterable[Grant]) -> str | None:
 
 
 def covering(o: Observation, grants: Iterable[Grant]) -> list[Grant]:
-    """Those for its namespace and topic."""
+    """Returns the grants for the namespace and the topic of the resource."""
     return [grant for grant in grants if covers(grant, o.wanted.names.front, o.subject.namespace_labels)]
 
 
 def roomy(o: Observation, grants: Iterable[Grant]) -> list[Grant]:
-    """Of those that cover it the ones that allow its partitions; all of them if none does, and its topics stay as they are."""
+    """Returns the covering grants that allow the partitions of the resource. If none does, returns all covering grants; the topics then
+    stay as they are."""
     found = covering(o, grants)
     return [grant for grant in found if _fits(grant, o)] or found
 
 
 def may_adopt(o: Observation, connection: Usable) -> bool:
-    """Whether a front topic that exists already may be taken over; a connection of the own namespace has nobody to grant it."""
+    """Whether the resource may adopt a front topic that exists already. Only a ClusterKafkaConnection can grant that."""
     return any(grant.adopt and _fits(grant, o) for grant in covering(o, connection.grants or ()))
 
 
 def may_take_over(o: Observation, connection: Usable) -> bool:
     """Whether the topics of a resource of another Kubernetes cluster may be taken over.
 
-    With a connection of its own a namespace has credentials that can write the registry itself; by annotation it has what is its own.
+    With a KafkaConnection, the namespace has credentials that could write the registry directly. The annotation therefore lets it take over
+    the topics of the resource with the same namespace and name without a grant, but no others.
     """
     if connection.grants is None:
         holder = o.kafka.registered.holder if o.kafka is not None else None
@@ -104,12 +106,13 @@ def may_take_over(o: Observation, connection: Usable) -> bool:
 
 
 def where(o: Observation) -> str:
-    """The connection, for people."""
+    """Returns the kind and the name of the connection, for messages."""
     return f"{o.wanted.connection.kind} {o.wanted.connection.name}"
 
 
 def _template_refused(o: Observation, grants: Iterable[Grant]) -> str | None:
-    """If several grants would be sufficient otherwise, the message is about the one that lacks the least."""
+    """Returns why no grant allows this worker template, or None. If several grants would be sufficient otherwise, the message is about the
+    one that lacks the least."""
     lacking = [not_granted(o.wanted.template, grant.template) for grant in roomy(o, grants)]
     least = min(lacking, key=len)
     if not least:
@@ -122,6 +125,7 @@ def _template_refused(o: Observation, grants: Iterable[Grant]) -> str | None:
 
 
 def _fits(grant: Grant, o: Observation) -> bool:
-    """A limit on the delays topic would not be one if it could be passed by the front and ready topics."""
+    """Whether a grant allows the partitions. The front and ready topics count too, because otherwise they could exceed a limit on the
+    delays topic."""
     partitions = max(sum(o.wanted.layout.wanted().values()), o.wanted.front_partitions)
     return grant.max_partitions is None or partitions <= grant.max_partitions

@@ -15,7 +15,7 @@ REBALANCING_WAKE_SECONDS = 2.0
 SHOWN = 3
 REASONS = {str(reason): reason for reason in Reason}
 HARMLESS = frozenset({Reason.MISROUTED_RECORDS, Reason.RETENTION_AT_RISK})
-"""Alarms of something that has to be looked at while everything is served."""
+"""Alarms that somebody has to look into, although everything is served."""
 
 
 def check(o: Observation) -> Finding:
@@ -34,7 +34,9 @@ def check(o: Observation) -> Finding:
     ended = rebalances.ended_slowly(o.subject.status.rebalance, o.rebalance, slow_seconds=slow_seconds)
     wake_seconds = REBALANCING_WAKE_SECONDS if not o.kafka.group.settled else None
     if wake_seconds is None and slow is None and rebalances.under_way_since(o.rebalance) is not None:
-        wake_seconds = slow_seconds  # workers report when it ends, but nobody reports that it has become slow
+        wake_seconds = (
+            slow_seconds  # workers report the end of a rebalance, but nothing reports that it has become slow
+        )
     return Finding(
         conditions={Condition.ALARM: said},
         notices=tuple(_slow_one(record, slow_seconds) for record in ended),
@@ -43,7 +45,7 @@ def check(o: Observation) -> Finding:
 
 
 def _workers(o: Observation) -> set[str]:
-    """The names of the pods that serve its topics, or are to."""
+    """Returns the names of the pods that serve the topics now, and of those that will serve them."""
     shared = o.connection.shared if isinstance(o.connection, Usable) and o.shares_workers else None
     pods = {f"{shared.name}-{ordinal}" for ordinal in range(shared.replicas)} if shared is not None else set()
     if o.has_own_workers:
@@ -61,7 +63,7 @@ def _slow_one(record: RebalanceRecord, slow_seconds: int) -> Notice:
 
 
 def reason_of(alarm: RaisedAlarm) -> Reason:
-    """A newer worker may have reasons that this operator does not know."""
+    """Returns the reason of an alarm, or NotReleasing if a newer worker has a reason that this operator does not know."""
     return REASONS.get(alarm.reason, Reason.NOT_RELEASING)
 
 

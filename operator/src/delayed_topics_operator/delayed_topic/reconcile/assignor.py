@@ -18,14 +18,14 @@ def mixes(o: Observation) -> bool:
     """Whether workers with the declared assignor can join the group while its present members are in it."""
     assert o.kafka is not None, "access is checked first"
     group, before = o.kafka.group, o.subject.status.rebalance
-    # while members join, Kafka does not tell which assignor the group will have
+    # while members join, Kafka does not report which assignor the group will have
     running = group.assignor or (before.assignor if before is not None and group.members else None)
     return running is None or (running == STICKY) == (o.wanted.assignor == "Sticky")
 
 
 def stop_first(o: Observation, live: Manifest) -> Finding | None:
-    """Returns what has to be done before workers start with the declared assignor. None: nothing, or it has to wait like any other
-    change of pods. A worker that has stopped stays a member of the group until its session ends."""
+    """Returns the step that must come before workers start with the declared assignor: all workers stop. Returns None if no step is needed,
+    or if it has to wait like any other change of pods. A worker that has stopped stays a member of the group until its session ends."""
     assert o.kafka is not None
     replicas, pods = live["spec"]["replicas"], (live.get("status") or {}).get("replicas", 0)
     if (replicas and not o.may_roll) or not (replicas or pods or o.kafka.group.members):

@@ -1,7 +1,7 @@
-"""Makes the audits of `spec.audit.schedule`, one after the other, and removes the oldest.
+"""Creates the audits of `spec.audit.schedule`, one after the other, and deletes the oldest ones.
 
-A time that passed while the operator was away, or while an audit still ran, is made up for by one audit: each goes on where the
-one before ended, so nothing is left out however few they are.
+If scheduled times passed while the operator was away, or while an audit still ran, one audit makes up for all of them. Each audit begins
+where the one before ended, so no record is left out.
 """
 
 from collections.abc import Sequence, Set
@@ -22,7 +22,7 @@ from delayed_topics_operator.values.plan import ApplyChild, ConditionState, Dele
 SCHEDULED_FOR = "delayedtopics.io/scheduled-for"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 CLOCKS = timedelta(minutes=5)
-"""By which those of the operator and the API server may differ."""
+"""The most by which the clocks of the operator and the API server may differ."""
 MAX_NAME = 253
 RETRY_SECONDS = 10.0
 
@@ -32,7 +32,7 @@ def check(o: Observation) -> Finding:
     if asked is None:
         return Finding()
     last = max((_made_for(audit) for audit in o.audits), default=o.subject.created_at or o.now)
-    # a clock that was ahead may have had one made before its time, which `last` does not count then
+    # if the operator's clock was ahead, an audit may exist for a time after `last`
     made = {audit["metadata"]["name"] for audit in o.audits}
     try:
         first = _next(o, asked, last, made)
@@ -57,18 +57,19 @@ def check(o: Observation) -> Finding:
 
 
 def _next(o: Observation, asked: ScheduledAudit, last: datetime, taken: Set[str]) -> datetime:
-    """The first time after `last` whose audit would have a name that is not taken. Raises SpecInvalid."""
+    """Returns the first time after `last` whose audit would have a name that is not taken. Raises SpecInvalid."""
     return next(at for at in times(asked.schedule, last) if audit_name(o.subject.name, at) not in taken)
 
 
 def audit_name(topic: str, at: datetime) -> str:
-    """Follows from the time, as that of a CronJob's Job does: an operator that is killed doesn't make it twice."""
+    """Returns a name that follows from the time, like the name of a Job of a CronJob: an operator that is killed and restarted does not
+    create the audit twice."""
     suffix = f"-{int(at.timestamp()) // 60}"
     return topic[: MAX_NAME - len(suffix)].rstrip("-.") + suffix
 
 
 def stems(audit: Manifest) -> tuple[tuple[str, str]]:
-    """For `Store.by_index`: namespace, and name without the time, which all audits of one schedule have in common."""
+    """The index for `Store.by_index`: the namespace, and the name without the time, which all audits of one schedule have in common."""
     meta = audit["metadata"]
     return ((str(meta["namespace"]), stem(str(meta["name"]))),)
 
@@ -86,17 +87,18 @@ def _passed_over(o: Observation, at: datetime, due: datetime) -> Notice:
 
 
 def _acknowledged(o: Observation, done: Sequence[Manifest]) -> int:
-    """How many of them came no later than the audit that somebody has acknowledged, which need not be one of a schedule."""
+    """Returns how many of the finished audits came no later than the acknowledged audit, which need not be one of the schedule."""
     name, last = (o.subject.acknowledged_audit or "").partition("/")[0], o.subject.status.last_violation
     if last is not None and unacknowledged(o) is None:
         return len(done)
     if last is not None and last.name == name:
-        return 0  # an earlier audit of that name was acknowledged, and not the one that is there
+        return 0  # somebody acknowledged an earlier audit of that name
     return next((at + 1 for at, audit in enumerate(done) if audit["metadata"]["name"] == name), 0)
 
 
 def _scheduled_for(audit: Manifest) -> datetime:
-    """As the operator noted it. Anybody who may edit the audit can write something else there."""
+    """Returns the time in the annotation that the operator set. Anyone who may edit the audit can change it, so an implausible time does
+    not count."""
     noted = (audit["metadata"].get("annotations") or {}).get(SCHEDULED_FOR) or ""
     created = datetime.fromisoformat(audit["metadata"]["creationTimestamp"])
     try:
@@ -107,7 +109,8 @@ def _scheduled_for(audit: Manifest) -> datetime:
 
 
 def _made_for(audit: Manifest) -> datetime:
-    """One audit stands for all times of the schedule that had passed when it was made."""
+    """Returns the time up to which the audit covers the schedule: one audit stands for all scheduled times that had passed at its
+    creation."""
     return max(_scheduled_for(audit), datetime.fromisoformat(audit["metadata"]["creationTimestamp"]))
 
 

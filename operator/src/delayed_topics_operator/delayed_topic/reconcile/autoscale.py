@@ -1,7 +1,7 @@
-"""How many workers there are to be, by the records that are due and not released yet. Pure.
+"""Computes the number of workers from the due lag, which is the number of records that are due and not released yet. Pure.
 
-It grows at once when the workers there are can't catch up, and shrinks when fewer have done for minutes. Between the two lies a gap, so
-that a load that stays as it is, wherever it is, never makes it do both in turn.
+The number grows at once when the present workers can't catch up, and shrinks when fewer workers would have been enough for minutes. There
+is a gap between the two thresholds, so that a constant load never causes both in turn.
 """
 
 from dataclasses import replace
@@ -15,9 +15,9 @@ from delayed_topics_operator.delayed_topic.reconcile.observation import Observat
 from delayed_topics_operator.values.plan import Finding
 
 CATCH_UP_SECONDS = 30.0
-"""Within which what is due shall be released, beside what comes due meanwhile."""
+"""The time in which workers should release the due lag, beside the records that come due meanwhile."""
 USED = 0.7
-"""Of what the workers that stay can do, how much the load of the last minutes may be, so that others go."""
+"""Workers are removed if the load of the last minutes is at most this fraction of what the remaining workers can release."""
 
 
 def scaled(o: Observation) -> Observation:
@@ -40,7 +40,7 @@ def scaled(o: Observation) -> Observation:
 
 
 def last_scaled(o: Observation) -> WorkersScaled | None:
-    """The last decision. None: there was none, or it is not autoscaling that decides any more."""
+    """Returns the last decision, or None if there was none or the resource is no longer autoscaled."""
     before = o.subject.status.workers
     if o.autoscaled is None or before is None:
         return None
@@ -48,27 +48,27 @@ def last_scaled(o: Observation) -> WorkersScaled | None:
 
 
 def check(o: Observation) -> Finding:
-    """Looks again in time."""
+    """Has the load measured again in time."""
     return Finding(wake_seconds=LOOK_SECONDS if o.kafka is not None and o.kafka.load is not None else None)
 
 
 def _partitions(o: Observation) -> int:
-    """That are served: a worker more would have nothing to do."""
+    """Returns the number of partitions in the registered layout: one more worker than that would have nothing to do."""
     layout = o.kafka.registered.layout if o.kafka is not None else None
     return layout.front_partitions + layout.layout.partition_count if layout is not None else 0
 
 
 def decided(load: Load, present: int, least: int, most: int) -> tuple[int, str]:
-    """How many, and why if that is another number than `present`.
+    """Returns the number of workers, and the reason if it differs from `present`.
 
-    It is computed from how many workers there were, so that the same looks always lead to the same number.
+    The number is computed from how many workers there were at the looks, so that the same looks always lead to the same number.
     """
     seen = load.unchanged()
     if not seen:
-        return present, ""  # some stop or rebalance, or there were too few looks
+        return present, ""  # workers stop or rebalance, or there were too few looks
     long = sum(interval.seconds for interval in seen) >= KEPT_SECONDS
     if seen[-1].behind:
-        start = seen[-1].workers < present and not long  # in the end it is taken that they don't come
+        start = seen[-1].workers < present and not long  # waits for workers that start, but gives up after KEPT_SECONDS
         too_slow = len(seen) > 1 and all(_too_slow(interval) for interval in seen[-2:])
         return _grown(seen[-1], present, most) if too_slow and not start else (present, "")
     if not long or any(interval.behind for interval in seen):
@@ -77,13 +77,13 @@ def decided(load: Load, present: int, least: int, most: int) -> tuple[int, str]:
 
 
 def _needed(interval: Interval) -> float:
-    """Records that would have to be released in a second."""
+    """Returns the records per second that the workers would have to release to catch up."""
     return interval.due_per_second + interval.due_lag / CATCH_UP_SECONDS
 
 
 def _too_slow(interval: Interval) -> bool:
-    """Whether its workers did not catch up, and one more would have helped: one could take a partition from another, and there is nothing
-    else that keeps them all from releasing, as a stopped broker does."""
+    """Whether the workers did not catch up, and one more would have helped. That needs a partition that it could take from another worker,
+    and nothing else that holds up all workers, such as a stopped broker."""
     return interval.behind and interval.shared and 0 < interval.released_per_second < _needed(interval)
 
 

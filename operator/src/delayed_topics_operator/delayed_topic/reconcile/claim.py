@@ -27,7 +27,7 @@ def _claim_anew(o: Observation, kafka: KafkaView, connection: Usable, finalizer:
     names = o.wanted.names
     before = next((c for c in o.subject.status.conditions if c.type == Condition.CLAIMED), None)
     if before and before.reason == Reason.CLAIMED_BY_OTHER and before.observed_generation == o.subject.generation:
-        # A resource that was refused does not wait for its chance. The next owner is the one that asks for the topic after it became free.
+        # A refused resource does not queue for the topic. The next owner is the first that claims the topic after it became free.
         message = f"another resource owned the topic {names.front}, which is free now. Edit the spec of this resource to claim it"
         return _stop(ConditionState(status="False", reason=Reason.CLAIMED_BY_OTHER, message=message))
     existing = [name for name in o.wanted.topics if kafka.topics.get(name) is not None]

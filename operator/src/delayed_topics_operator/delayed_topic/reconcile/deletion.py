@@ -97,7 +97,8 @@ def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
 
 
 def _kept(o: Observation, kafka: KafkaView) -> tuple[WriteRegistry, ...]:
-    """Kafka forgets the offsets of a group that has no workers any more, or of topics that its workers read no more."""
+    """Returns the write that keeps the committed offsets in the registry: Kafka expires the offsets of a group without members, and those
+    of topics that the group no longer reads."""
     record = kafka.registered.topics
     if record is None or (kept := handover.kept(o, kafka, record)) == record:
         return ()
@@ -113,7 +114,7 @@ def _retained(o: Observation) -> Notice:
 
 
 def _topics(o: Observation) -> tuple[str, ...]:
-    """Includes the control topic if the operator has made it, whether or not the spec still has one."""
+    """Returns the names of the topics, with the control topic if the operator has created it, whether or not the spec still has one."""
     names = o.wanted.names
     if o.kafka is not None:
         controlled = is_ours(o.kafka, names.control)

@@ -17,7 +17,7 @@ UNLIMITED = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """A setting that a topic has to have, and that Kafka refuses. `live`: the value that the topic has. `words`: Kafka's."""
+    """A setting that a topic has to have, and that Kafka refuses. `live`: the present value. `words`: the error message of Kafka."""
 
     topic: str
     setting: str
@@ -30,12 +30,13 @@ class Missing:
 
 
 def enforced(o: Observation, t: Target, role: TopicRole, info: TopicInfo) -> dict[str, str]:
-    """While replicas move, Kafka counts the old and the new ones: what is asked for bounds what is believed."""
+    """Returns the settings that a topic has to have. While replicas move, Kafka counts both the old and the new ones, so the replication
+    factor is taken to be at most the one that is asked for."""
     return settings(o, t, role, min(t.replication_factor, info.replication_factor))
 
 
 def differing(o: Observation, kafka: KafkaView, t: Target, role: TopicRole) -> dict[str, str]:
-    """The settings of a topic of ours that is there and has others: as they are to be."""
+    """Returns the settings whose live values are wrong, with the right values. Empty if the topic does not exist or is not ours."""
     name = t.names[role]
     info, live = kafka.topics.get(name), kafka.configs.get(name)
     if info is None or live is None or not is_ours(kafka, name):
@@ -50,7 +51,7 @@ def is_refused(kafka: KafkaView, topic: str, setting: str, value: str) -> bool:
 
 
 def missing(o: Observation, kafka: KafkaView, t: Target, counts: Callable[[str], bool]) -> tuple[Missing, ...]:
-    """Those whose name counts."""
+    """Returns the settings that Kafka refuses and for whose names `counts` is True."""
     return tuple(
         Missing(
             topic=t.names[role],
@@ -66,9 +67,10 @@ def missing(o: Observation, kafka: KafkaView, t: Target, counts: Callable[[str],
 
 
 def _holds(info: TopicInfo, key: str, live: str | None, wanted: str) -> bool:
-    """What somebody set beyond what the promises need stays: lowering a retention would delete records."""
+    """Whether a live value is good enough. A value that somebody set higher than the promises need stays, because lowering a retention
+    would delete records."""
     if live is None or key not in FLOORS:
         return live == wanted
     if key == MIN_ISR and int(live) > info.replication_factor:
-        return False  # nothing could be written
+        return False  # no record could be written
     return int(live) >= int(wanted) or (key == RETENTION and int(live) == UNLIMITED)

@@ -1,4 +1,4 @@
-"""What the conditions say when an action failed, or did not last. Pure."""
+"""Computes what the conditions say when an action failed, or when somebody else undid it. Pure."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -58,8 +58,8 @@ def with_failure(
 def with_undone(
     status: DelayedTopicStatus, actions: tuple[Action, ...], *, known: Iterable[StatusCondition], now: datetime
 ) -> DelayedTopicStatus:
-    """Sets Ready, and the conditions that the actions are about, to False: somebody else undid these actions at once. What is False
-    anyway keeps its reason. `known`: the conditions that the resource has."""
+    """Sets Ready, and the conditions that the actions are about, to False, because somebody else undid these actions at once. A condition
+    that is False already keeps its reason. `known`: the conditions that the resource has."""
     said = {Condition(c.type): c for c in status.conditions}
     for kind in dict.fromkeys((*map(condition_of, actions), Condition.READY)):
         message = _undone(tuple(a for a in actions if kind in (condition_of(a), Condition.READY)))
@@ -82,7 +82,8 @@ def _undone(actions: tuple[Action, ...]) -> str:
 
 
 def not_ready(raw: Mapping[str, Any], reason: Reason, message: str, now: datetime) -> DelayedTopicStatus:
-    """Of a resource that could not be followed, or looked at: Ready is False and says why, the rest stays as it was."""
+    """Returns the status of a resource that could not be parsed or observed: Ready is False and says why, and everything else stays as it
+    was."""
     status = status_of(DelayedTopicStatus, raw).model_copy(
         update={"observed_generation": raw["metadata"].get("generation")}
     )
@@ -93,7 +94,7 @@ def not_ready(raw: Mapping[str, Any], reason: Reason, message: str, now: datetim
 
 
 def condition_of(action: Action) -> Condition:
-    """The condition that the action is about."""
+    """Returns the condition that the action is about."""
     match action:
         case AddFinalizer() | RemoveFinalizer() | WriteRegistry(record=Claim()) | RemoveFromRegistry():
             return Condition.CLAIMED

@@ -1,11 +1,14 @@
-"""Topics go from workers with one consumer group to workers with another: their own, or those that several share. Pure.
+"""Moves topics from the workers of one consumer group to those of another: from workers of their own to shared workers, or back. Pure.
 
-In this order, so that a stop between any two steps leaves nothing to guess. The workers that are to come are ready. The layout is
-retired, and the workers that have the topics give them up, with everything committed. When no member of their group has any of it, the
-registry gets what is committed there, and then the layout has the new group and serves again. The new workers begin where the former
-group was (`core.handover`), and when all of them have committed that, the registry forgets it.
+The steps have a fixed order, so that an operator that is stopped between any two of them can continue without guessing:
 
-While a group has no members, the registry keeps what it has committed, which Kafka may forget before they are back.
+1. The new workers become ready.
+2. The layout is retired. The workers that have the topics commit everything and give the topics up.
+3. When no member of their group has any of the partitions, the offsets that are committed in this group are written to the registry.
+4. The layout gets the new group and is served again. The new workers begin where the former group ended (`core.handover`).
+5. When the new group has committed all of these offsets, they are removed from the registry.
+
+While a group has no members, the registry keeps its committed offsets, because Kafka may expire them before the members are back.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,10 +26,12 @@ from delayed_topics_operator.workers.reconcile.children import STARTING_SECONDS,
 
 WAKE_SECONDS: Final = 0.5
 MAX_KEPT_METADATA: Final = 16 * 1024
-"""Characters. All topics of a connection may be without workers at once, and the operator reads a registry of a few MiB only."""
+"""The most characters of commit metadata that are kept for a delayed topic. All topics of a connection may be without workers at once, and
+the operator reads a registry of a few MiB only."""
 MAX_PARTITIONS: Final = 200
-"""Of front and delays. What is committed of each takes up to 4 KiB, and a record of the registry has room for 1 MiB. Beyond that only
-offsets are handed over, and what was released ahead of them comes out again."""
+"""The most partitions, of the front and delays topics together, whose commit metadata is kept or handed over. A commit takes up to 4 KiB,
+and a record of the registry has room for 1 MiB. With more partitions only offsets are written, and records that were released ahead of them
+come out again."""
 
 
 def refused(o: Observation) -> str | None:
@@ -35,7 +40,7 @@ def refused(o: Observation) -> str | None:
     if layout is None or layout.group == o.wanted_group or len(layout.waits_ms) <= MAX_PARTITIONS:
         return None
     if layout.group not in (o.wanted.names.group, o.shared_group):
-        return None  # nobody here looks after those workers: they are another cluster's, or another installation's, or are to go
+        return None  # this operator doesn't manage those workers: they are another cluster's or installation's, or are to be removed
     whose = "the shared workers" if o.shares_workers else "workers of their own"
     return (
         f"The topics stay with {whose}. A delayed topic can change between shared workers and workers of its own only if its front and "
@@ -44,7 +49,7 @@ def refused(o: Observation) -> str | None:
 
 
 def under_way(o: Observation) -> bool:
-    """Whether other workers are to have the topics, and those can begin."""
+    """Whether other workers are to have the topics, and either these workers are ready or the handover has begun."""
     layout = _layout(o)
     if layout is None or layout.group == o.wanted_group or refused(o) is not None:
         return False
@@ -52,10 +57,11 @@ def under_way(o: Observation) -> bool:
 
 
 def is_given_up(o: Observation) -> bool:
-    """Whether nobody has any of a layout that is retired. A worker that was killed has it until its session is over.
+    """Whether the layout is retired and no worker has any partition of it. A worker that was killed has its partitions until its session
+    ends.
 
-    While a group rebalances, Kafka tells of no assignments at all, and members may go on with what they have. A client that has
-    subscribed to less joins again only when it has given up the rest, and so has committed it.
+    While a group rebalances, Kafka reports no assignments at all, and members may continue with what they have. A client that has reduced
+    its subscription joins again only when it has given up the other partitions, and so has committed them.
     """
     layout = _layout(o)
     settled = o.kafka is not None and o.kafka.group.settled
@@ -63,14 +69,14 @@ def is_given_up(o: Observation) -> bool:
 
 
 def holders(o: Observation) -> list[str]:
-    """The workers that have some of it."""
+    """Returns the workers that have partitions of the topics."""
     sources = (o.wanted.names.front, o.wanted.names.delays)
     members = o.kafka.group.members if o.kafka is not None else ()
     return sorted(m.client_id for m in members if any(topic in sources for topic, _ in m.assignment))
 
 
 def noted(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecord:
-    """The record with the offsets that are handed over to another group, or without them when the handover is over."""
+    """Returns the record with the offsets that are handed over to another group, or without them when the handover is over."""
     if under_way(o) and is_given_up(o):
         positions = _positions(record, lambda place: _at(kafka.committed, record, place, o.group))
         return replace(record, handover=Handover(group=o.wanted_group, positions=positions))
@@ -82,8 +88,8 @@ def noted(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecor
 
 
 def kept(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecord:
-    """The record with the offsets that the group has committed, so that they are known when Kafka has forgotten them. Offsets that somebody
-    commits by hand meanwhile count."""
+    """Returns the record with the offsets that the group has committed, so that they are known when Kafka has expired them. Offsets that
+    somebody commits by hand in the meantime count."""
     before = record.handover if record.handover is not None and record.handover.group == o.group else None
 
     def at(place: TopicPartitionKey) -> OffsetAndMetadata | None:
@@ -101,7 +107,8 @@ def _positions(
     *,
     max_metadata: int | None = None,
 ) -> dict[str, tuple[OffsetAndMetadata | None, ...]]:
-    """`max_metadata`: characters of all of them; without metadata if there are more."""
+    """Returns the positions by topic, without metadata if there are more than MAX_PARTITIONS, or more than `max_metadata` characters of
+    it."""
     found = {topic: tuple(at((topic, p)) for p in range(len(starts))) for topic, starts in record.start_offsets.items()}
     places = [position for of_topic in found.values() for position in of_topic]
     is_small = max_metadata is None or sum(len(position.metadata) for position in places if position) <= max_metadata
@@ -111,7 +118,7 @@ def _positions(
 
 
 def _is_idle(o: Observation) -> bool:
-    """Whether its group is to have no members, or should have had some for longer than they take to start."""
+    """Whether the group is to have no members, or its workers have not been ready for longer than workers take to start."""
     layout = _layout(o)
     if layout is None or layout.state != "serving":
         return False
@@ -122,7 +129,7 @@ def _is_idle(o: Observation) -> bool:
 
 
 def places(record: TopicsRecord, layout: LayoutRecord | None, *, at_rest: bool) -> list[TopicPartitionKey]:
-    """The partitions whose committed offsets a handover has to know. `at_rest`: nobody commits any more."""
+    """Returns the partitions whose committed offsets a handover has to know. `at_rest`: the group has no member that commits."""
     if not at_rest and record.handover is None and (layout is None or layout.state != "retired"):
         return []
     return [(topic, p) for topic, starts in record.start_offsets.items() for p in range(len(starts))]
@@ -131,7 +138,8 @@ def places(record: TopicsRecord, layout: LayoutRecord | None, *, at_rest: bool) 
 def committed(
     record: TopicsRecord, group: str, found: Mapping[TopicPartitionKey, OffsetAndMetadata | None]
 ) -> dict[TopicPartitionKey, OffsetAndMetadata | None]:
-    """What counts as committed in a group, which may not have begun everywhere with what was handed over to it."""
+    """Returns what counts as committed in the group. In a partition that the group has not begun yet, this is the offset that was handed
+    over to it."""
     return {place: _at(found, record, place, group) for place in found}
 
 
@@ -147,7 +155,7 @@ def _at(
 
 
 def _arrived(handover: Handover, found: Mapping[TopicPartitionKey, OffsetAndMetadata | None]) -> bool:
-    """Whether the group has committed that much, everywhere."""
+    """Whether the group has committed all offsets that were handed over to it, or later ones."""
     places = ((t, p) for t, positions in handover.positions.items() for p in range(len(positions)))
     return all(handover.goes_on_at(*place, own := found.get(place)) == own for place in places)
 
@@ -158,11 +166,11 @@ def _are_ready(o: Observation) -> bool:
         return shared is not None and shared.said.status == "True"
     own = (live for (kind, _), live in o.children.items() if kind == "StatefulSet")
     if o.wanted.replicas == 0:
-        return o.beyond.workers is None  # asked for, and not all that is granted
+        return o.beyond.workers is None  # the spec asks for 0 workers, and not only the grants allow no more
     return any(all_ready(live, o.wanted.replicas) for live in own)
 
 
 def _layout(o: Observation) -> LayoutRecord | None:
-    """Its own."""
+    """Returns the registered layout if it belongs to this resource."""
     layout = o.kafka.registered.layout if o.kafka is not None else None
     return layout if layout is not None and layout.owner == o.subject.owner else None

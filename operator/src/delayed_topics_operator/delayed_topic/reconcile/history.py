@@ -1,4 +1,4 @@
-"""What a layout record keeps of former specs, because an audit judges a record by the spec of its time. Pure."""
+"""Keeps former specs in a layout record, because an audit judges a record by the spec of its time. Pure."""
 
 from dataclasses import replace
 
@@ -14,15 +14,16 @@ from delayed_topics_operator.workers.reconcile.manifests import CONFIG_HASH, dig
 from delayed_topics_operator.workers.reconcile.worker_sets import object_name
 
 MAX_LISTS = 50
-"""The most delay lists that a layout record keeps. A record that came before the first of them may have had any delay."""
+"""The most delay lists that a layout record keeps. A record from the time before the first of them may have had any delay."""
 MAX_READY_TOPICS = 60
 """The most further ready topics that a layout record keeps, former ones included. An audit has a number for each."""
 ROLLED_MS = 600_000
-"""After the last worker with the former guarantee was replaced: what that had begun is over by then, by any clock."""
+"""The time after the replacement of the last worker with the former guarantee. Everything that such a worker had begun is over by then, by
+any clock."""
 
 
 def lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[DelayList, ...]:
-    """The delay lists since the first one, with the time from which each applies."""
+    """Returns the delay lists since the first one, with the time from which each applies."""
     now_ms = int(o.now.timestamp() * 1000)
     present = DelayList(
         delay_seconds=layout.delay_seconds,
@@ -37,8 +38,8 @@ def lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[
 
 
 def ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[tuple[AllowedTopic, ...], int]:
-    """The further ready topics that are allowed, and as many former ones as there is room for. The second value: until when there were
-    former ones that are not kept, in milliseconds; 0: there are none."""
+    """Returns the additional ready topics that are allowed, with as many former ones as there is room for. The second value is the time
+    until which there were former ones that are not kept, in milliseconds; 0 if there are none."""
     now_ms, known = int(o.now.timestamp() * 1000), before.ready_topics if before is not None else ()
     ended = [
         a._replace(until_ms=now_ms) if a.until_ms is None and a.topic not in o.wanted.targets else a for a in known
@@ -54,8 +55,9 @@ def ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[tuple[All
 
 
 def exactly_once_from_ms(o: Observation, before: LayoutRecord | None, group: str) -> int | None:
-    """None until all workers that serve the topics keep the guarantee: shared ones don't, and those with the former guarantee go on until
-    they are replaced. `group`: of the workers that are to serve."""
+    """Returns the time since when all workers that serve the topics keep the guarantee ExactlyOnce, in milliseconds. None until they do:
+    shared workers don't keep it, and workers with the former guarantee continue until they are replaced. `group`: the group of the workers
+    that are to serve."""
     if o.wanted.spec.guarantee != "ExactlyOnce" or group != o.wanted.names.group:
         return None
     if before is not None and before.exactly_once_from_ms is not None:
@@ -66,7 +68,7 @@ def exactly_once_from_ms(o: Observation, before: LayoutRecord | None, group: str
 
 
 def _all_keep_it(o: Observation) -> bool:
-    """Whether its own workers, all of them, have the declared worker.json."""
+    """Whether all of the resource's own workers have the declared worker.json."""
     name = object_name(namespace=o.subject.namespace, name=o.subject.name, home=o.pods.home)
     live = o.children.get(("StatefulSet", name))
     if live is None or not all_ready(live, live["spec"].get("replicas", 1)):

@@ -17,8 +17,8 @@ _FOR_DELETION = ("topic", "connectionRef", "deletionPolicy")
 
 
 def reconcile_invalid(raw: Mapping[str, Any], error: ValidationError | SpecInvalid, now: datetime) -> Plan:
-    """Says what is wrong, and leaves everything as it is that was made for an earlier spec. If the resource is being deleted, the finalizer
-    is removed."""
+    """Reports what is wrong, and leaves everything that was made for an earlier spec as it is. If the resource is being deleted, the
+    finalizer is removed."""
     message = in_words(error)
     meta = raw["metadata"]
     if meta.get("deletionTimestamp"):

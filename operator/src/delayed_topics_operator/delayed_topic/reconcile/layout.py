@@ -1,7 +1,7 @@
 """Checks that the layout is served, and that every partition has an offset at which serving begins.
 
-The steps have a fixed order, so that a stop between any two of them leaves nothing open. First the start offsets are noted, and then
-committed. Then it is noted that they were committed. At last the layout is served.
+The steps have a fixed order, so that an operator that is stopped between any two of them can continue. The registry records the start
+offsets, they are committed in the consumer group, and the registry records that they were committed. Only then is the layout served.
 """
 
 from dataclasses import replace
@@ -72,7 +72,8 @@ def _sources(o: Observation) -> tuple[str, str]:
 
 
 def _started(o: Observation, kafka: KafkaView, t: Target, before: TopicsRecord) -> TopicsRecord:
-    """With a start offset for each partition of front and delays: ours are all records of a partition that has none yet."""
+    """Returns the record with a start offset for each front and delays partition. A partition that has none begins at its earliest offset,
+    since all its records belong to this resource."""
     starts = dict(before.start_offsets)
     for name in _sources(o):
         known = before.start_offsets.get(name, ())
@@ -85,7 +86,7 @@ def _started(o: Observation, kafka: KafkaView, t: Target, before: TopicsRecord) 
 
 
 def _commits(o: Observation, kafka: KafkaView, record: TopicsRecord) -> CommitOffsets | None:
-    """Start offsets of the partitions that have none committed; with members in the group that is theirs to do."""
+    """Commits the start offsets of partitions that have no committed offset. If the group has members, they do this themselves."""
     if kafka.group.members:
         return None
     offsets = {

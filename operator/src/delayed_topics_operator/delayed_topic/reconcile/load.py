@@ -1,4 +1,4 @@
-"""How much work the workers of a delayed topic have, and how much of it they do, by offsets alone: no record is read. Pure."""
+"""Computes how much work the workers of a delayed topic have, and how much of it they do, by offsets alone: no record is read. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,38 +7,40 @@ from itertools import takewhile
 from delayed_topics_core.offsets import TopicPartitionKey
 
 LOOK_SECONDS = 4.0
-"""Between two looks at the offsets. Three of them show that workers do not catch up, so this is a third of what that may take."""
+"""The time between two looks at the offsets. It takes three looks to see that workers do not catch up."""
 KEPT_SECONDS = 300.0
-"""For how long it is remembered what there was to do."""
+"""The time for which the load is remembered."""
 LEAST_LAG = 1000
-"""Fewer records that are due and not released are no reason for another worker."""
+"""A smaller due lag is no reason to add a worker."""
 ASSUMED_PER_SECOND = 1000.0
-"""Records that a worker is taken to be able to release before it was seen: few, since a wrong guess makes records late."""
+"""Records that a worker is assumed to be able to release before this was measured. The number is low, because an estimate that is too high
+makes records late."""
 LEAST_SHARE = 0.2
-"""Of what a worker has to do, what another must be able to take from it to be of use."""
+"""The fraction of the lag of a worker that another worker must at least be able to take from it to be of use."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerTime:
-    """What the brokers' clock shows at least, whatever this machine's shows. `newest_ms`: when the newest record was appended.
-    `seen_at_seconds`: when that was first known, by a clock that counts monotonic seconds."""
+    """A lower bound of the time by the brokers' clock, which does not depend on the clock of this machine. `newest_ms`: the append time of
+    the newest record. `seen_at_seconds`: when this record was first seen, in monotonic seconds."""
 
     newest_ms: int
     seen_at_seconds: float
 
     def after(self, newest_ms: int, seen_at_seconds: float) -> "BrokerTime":
-        """With another answer of Kafka. What retention has removed was there all the same."""
+        """Returns the bound after another answer of Kafka. It keeps the newest record even if retention has removed it since."""
         return self if newest_ms <= self.newest_ms else BrokerTime(newest_ms=newest_ms, seen_at_seconds=seen_at_seconds)
 
     def at_ms(self, at_seconds: float) -> int:
-        """It goes on while no record comes, and never back: what was appended after `at_seconds` has no earlier time."""
+        """Returns the bound at a time, in milliseconds. It goes on while no record arrives, and never back: a record that is appended after
+        `at_seconds` has no earlier time."""
         return self.newest_ms + max(0, int(1000 * (at_seconds - self.seen_at_seconds)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """At all partitions at once. `due`: how many offsets were due (for a second or longer). `released`: how many were finished; both by
-    partition, from offset 0. `workers`: how many serve them, 0 while some stop or rebalance. Pods that are not ready do not count.
+    """One look at all partitions at once. `due`: how many offsets were due (for a second or longer). `released`: how many were finished.
+    Both are by partition, and count from offset 0. `workers`: how many workers are ready; 0 while some stop or the group rebalances.
 
     `shared`: whether another worker could take a good part from one that lags, see `can_be_shared`.
     """
@@ -56,7 +58,8 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """Between two looks. `due_lag`: at its end. `behind`: at both ends more than a second's work was due and not released."""
+    """The time between two looks. `due_lag`: at its end. `behind`: whether at both ends more than a second's work was due and not
+    released."""
 
     seconds: float
     due_per_second: float
@@ -69,15 +72,15 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """`intervals`: of the last minutes, the latest last. `worker_per_second`: records that one worker is taken to be able to release: as
-    many as it did when there was more to do than it could, or else the most that it ever had to."""
+    """`intervals`: those of the last minutes, the latest last. `worker_per_second`: the records that one worker is assumed to be able to
+    release in a second. This is its rate when it had more to do than it could, or else the highest rate that was ever needed."""
 
     latest: Look | None = None
     intervals: tuple[Interval, ...] = ()
     worker_per_second: float = ASSUMED_PER_SECOND
 
     def after(self, look: Look) -> "Load":
-        """With one look more."""
+        """Returns the load with one more look."""
         interval = _between(self.latest, look) if self.latest is not None else None
         if interval is None:
             return Load(latest=look, worker_per_second=self.worker_per_second)
@@ -90,7 +93,7 @@ class Load:
         return Load(latest=look, intervals=tuple(reversed(kept)), worker_per_second=self._worker_per_second(interval))
 
     def unchanged(self) -> tuple[Interval, ...]:
-        """The latest intervals, as far back as there were as many workers as now; none while some stop or rebalance."""
+        """Returns the latest intervals with as many workers as now, without a gap. Empty while workers stop or rebalance."""
         workers = self.intervals[-1].workers if self.intervals else 0
         if not workers:
             return ()
@@ -104,7 +107,7 @@ class Load:
         if not interval.behind:
             return max(known, found)
         if not found:
-            return known  # something else keeps them: a stopped broker, a target that takes nothing
+            return known  # something else holds the workers up, such as a stopped broker or target topic
         before = self.intervals[-1] if self.intervals else None
         return (known + found) / 2 if before is not None and before.behind else found
 
@@ -112,17 +115,17 @@ class Load:
 def lag_of(
     due: Mapping[TopicPartitionKey, int], released: Mapping[TopicPartitionKey, int]
 ) -> dict[TopicPartitionKey, int]:
-    """Records that are due and not released, by partition; those that have none are left out."""
+    """Returns the number of due records that are not released, by partition. Partitions without such records are left out."""
     return {key: offset - released[key] for key, offset in due.items() if offset > released[key]}
 
 
 def can_be_shared(lags: Sequence[int]) -> bool:
-    """Whether a worker whose partitions lag so much has several that matter, since no two workers share one."""
+    """Whether a worker with these lags has more than one partition that matters. Two workers cannot share one partition."""
     return sum(lags) - max(lags, default=0) >= max(1, LEAST_SHARE * sum(lags))
 
 
 def _between(before: Look, look: Look) -> Interval | None:
-    """None: the two can't be compared, since partitions came or topics were made again."""
+    """Returns None if the two looks cannot be compared, because partitions were added or topics were created again."""
     seconds = look.at_seconds - before.at_seconds
     came = sum(look.due.values()) - sum(before.due.values())
     went = sum(look.released.values()) - sum(before.released.values())

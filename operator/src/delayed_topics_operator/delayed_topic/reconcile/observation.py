@@ -1,4 +1,5 @@
-"""What a pass over one DelayedTopic knows: values only, gathered by `observe`, judged by `reconcile`."""
+"""Defines the observation: what a pass over one DelayedTopic knows. It has values only; `observe` gathers them and `reconcile` judges
+them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,8 +31,9 @@ from delayed_topics_operator.workers.reconcile.worker_sets import PodSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a manifest asks for: its spec, and what follows from that in the terms of core. `targets`: ready topics that records may name.
-    `own_workers`: it shares none. `replicas`, `protocol` and `assignor` become those that are granted, or that Kafka takes."""
+    """What a manifest asks for: its spec, and what follows from the spec in the terms of core. `targets`: ready topics that records may
+    name. `own_workers`: the resource shares no workers. `replicas`, `protocol` and `assignor` are later replaced by what is granted, or by
+    what Kafka supports."""
 
     spec: DelayedTopicSpec = field(repr=False)
     names: TopicNames
@@ -49,19 +51,20 @@ class Wanted:
 
     @property
     def control(self) -> bool:
-        """Whether there is to be a control topic."""
+        """Whether the spec asks for a control topic."""
         return self.spec.control is not None
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Those that there are to be."""
+        """The names of all topics that the spec asks for."""
         return self.names.possible if self.control else self.names.topics
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The resource itself. `accepted_losses`: ids of topics that the user gave up by annotation. `acknowledged_audit`: the audit whose
-    violation the user knows about. `take_over_from`: whose topics it is to take over, by annotation; see `reconcile.take_over`."""
+    """The resource itself. `accepted_losses`: ids of topics whose loss the user accepts by annotation. `acknowledged_audit`: the audit
+    whose violation the user has acknowledged. `take_over_from`: the annotation that says whose topics to take over; see
+    `reconcile.take_over`."""
 
     owner: Owner
     uid: str
@@ -88,7 +91,7 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
-    """What the registry says of one topic. `holder`: whose claim counts for its names. `own`: the claim of this resource."""
+    """What the registry says of one delayed topic. `holder`: the claim that counts for its names. `own`: the claim of this resource."""
 
     holder: Claim | None
     own: Claim | None
@@ -98,11 +101,11 @@ class Registered:
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaView:
-    """Kafka, as far as one delayed topic is concerned. `refused`: by topic and setting.
+    """The state of Kafka that concerns one delayed topic. `refused`: the settings that Kafka refused, by topic and setting.
 
-    `earliest`, `latest`: of partitions that the registry has no start offset for, without those that have no leader. `committed`: of
-    partitions not known to have begun; of all, if the group has no members or its offsets are handed over. `load`: of a resource whose
-    workers are scaled by it. `unmarked`: see `Executor.unmarked`.
+    `earliest`, `latest`: offsets of partitions that have no start offset in the registry. Partitions without a leader are left out, except
+    at an adoption. `committed`: commits of partitions that are not known to have begun; of all partitions if the group has no members or
+    its offsets are handed over. `load`: None unless the due lag is measured. `unmarked`: see `Executor.unmarked`.
     """
 
     registered: Registered
@@ -120,9 +123,9 @@ class KafkaView:
 
 @dataclass(frozen=True, kw_only=True)
 class GrantExceeded:
-    """What is asked for beyond what the connection grants, in words; None: nothing.
+    """Why the resource does not get all that the spec asks for; None where the grants allow it.
 
-    `topics`: why nothing is made, or why the topics stay as large as they are. `workers`: why there are fewer than asked for.
+    `topics`: why no topics are created, or why they stay as large as they are. `workers`: why there are fewer workers.
     """
 
     topics: ConditionState | None = None
@@ -133,14 +136,13 @@ class GrantExceeded:
 class Observation:
     """`children`: live objects by (kind, name). `may_roll`: whether few enough other resources are rolling their workers.
 
-    `worker_pods`, `warnings`: while not all workers are ready, their pods by name, and Events that may say what keeps them.
-    `others`: what the rest of its namespace has by its connection. `own`: what this resource was granted before; see `Usage.noted`.
-    `beyond`: see `reconcile.quota`.
-    `refused_protocol`: see `reconcile.protocol`. `rebalance`: what the status is to say of the consumer group; see `reconcile.rebalances`.
-    `autoscaled`: how many workers autoscaling wants. `scaled`: its decision, if that is a new one. See `reconcile.autoscale`.
-    `in_vain`: actions that changed nothing when they were last executed, as where a webhook puts back what there was.
-    `audits`: those that were made for its schedule. `taken`: names that the next of them can't have, since other audits have them.
-    `vanished`: names of pods beyond the wanted replicas that were there at the last look and have gone.
+    `worker_pods`, `warnings`: the pods by name, and Events that may say why they are not ready; both are empty if all workers are ready.
+    `others`: what the rest of the namespace uses of its quota on this connection. `own`: what this resource was granted before; see
+    `Usage.noted`. `beyond`: what exceeds the grants; see `reconcile.quota`. `refused_protocol`: see `reconcile.protocol`. `rebalance`: what
+    the status will report about the consumer group; see `reconcile.rebalances`. `autoscaled`: how many workers autoscaling wants. `scaled`:
+    its decision, if it is new; for both see `reconcile.autoscale`. `in_vain`: actions that changed nothing when they were last executed,
+    for example because a webhook reverted them. `audits`: the audits that the schedule made. `taken`: the names of other audits, which
+    audits of the schedule can't have. `vanished`: names of pods beyond the wanted replicas that existed at the last look and are gone now.
     """
 
     now: datetime
@@ -168,19 +170,20 @@ class Observation:
 
     @property
     def wanted_group(self) -> str:
-        """The consumer group that its workers are to have."""
+        """The consumer group of the workers that should serve the topics."""
         shared = self.shared_group
         return self.wanted.names.group if self.wanted.own_workers or shared is None else shared
 
     @property
     def shared_group(self) -> str | None:
-        """That of the workers that DelayedTopics of the connection are to share, if there are any."""
+        """The consumer group of the shared workers of the connection; None if there are none."""
         shared = self.connection.shared if isinstance(self.connection, Usable) else None
         return shared.group if shared is not None and not shared.leaving else None
 
     @property
     def group(self) -> str:
-        """The consumer group that its workers have now, by the layout. Offsets are a group's; see `reconcile.handover`."""
+        """The consumer group that the layout names: its workers serve the topics now. Offsets belong to a group; see
+        `reconcile.handover`."""
         layout = self.kafka.registered.layout if self.kafka is not None else None
         return layout.group if layout is not None else self.wanted_group
 
@@ -190,10 +193,11 @@ class Observation:
 
     @property
     def has_own_workers(self) -> bool:
-        """Whether it has them, or is to have them while others serve its topics until they are ready."""
+        """Whether the resource has own workers, or will have them while other workers serve its topics until the own ones are ready."""
         return self.wanted.names.group in (self.group, self.wanted_group)
 
     @property
     def leaves_own_workers(self) -> bool:
-        """Shared workers are to have its topics, and its own serve them until those can. The spec says nothing of its own any more."""
+        """Whether the topics are to move to shared workers, and the own workers serve them until then. The spec no longer describes own
+        workers."""
         return self.group == self.wanted.names.group != self.wanted_group

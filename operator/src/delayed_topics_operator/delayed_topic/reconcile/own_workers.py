@@ -1,4 +1,4 @@
-"""The workers of a delayed topic's own: whose they are, and what they are told. Pure."""
+"""The workers of a delayed topic's own: their labels, their StatefulSet and their configuration. Pure."""
 
 from collections.abc import Mapping
 
@@ -15,12 +15,12 @@ from delayed_topics_operator.workers.reconcile.worker_sets import (
 
 
 def labels(subject: Subject) -> dict[str, str]:
-    """Of every object and pod; also what pods are selected by."""
+    """Returns the labels of all objects and pods. They are also the selector of the pods."""
     return {**OF_WORKERS, NAMESPACE_LABEL: subject.namespace, NAME_LABEL: label_value(subject.name)}
 
 
 def worker_set(*, subject: Subject, wanted: Wanted, pods: PodSettings, files: Mapping[str, str]) -> WorkerSet:
-    """A delayed topic's own."""
+    """Returns the description of the delayed topic's own workers."""
     own = pods.home == subject.namespace
     reference = owner_reference("DelayedTopic", subject.name, subject.uid)
     return WorkerSet(
@@ -39,7 +39,7 @@ def worker_set(*, subject: Subject, wanted: Wanted, pods: PodSettings, files: Ma
 
 
 def worker_config(wanted: Wanted) -> str:
-    """worker.json: only what pods are replaced for; the rest is followed in the registry."""
+    """Returns worker.json. It has only what pods are replaced for; workers follow everything else in the registry."""
     return config(
         wanted.template,
         topics=[wanted.names.front],

@@ -1,4 +1,4 @@
-"""What the conditions of a resource say while its plan is shown and nobody executes it. Pure."""
+"""Computes what the conditions of a resource say while its plan is shown and nobody executes it. Pure."""
 
 from dataclasses import replace
 
@@ -23,7 +23,8 @@ from delayed_topics_operator.values.plan import (
 
 
 def conditions(o: Observation, found: Finding) -> Conditions:
-    """How things are, and not how they are about to be: what is served stays as it is, and what is not made yet is not under way."""
+    """Returns the conditions for the present state instead of the planned one: what is served stays as it is, and what does not exist yet
+    is not reported as in progress."""
     planned = ConditionState(
         status="True", reason=Reason.PLAN_ONLY, message=explanation(found.actions) or "nothing has to be done"
     )
@@ -31,7 +32,7 @@ def conditions(o: Observation, found: Finding) -> Conditions:
     if not found.actions:
         return said
     if _makes_partitions(found.actions):
-        said.pop(Condition.LAYOUT_CLAMPED, None)  # it is about the partitions that there are to be
+        said.pop(Condition.LAYOUT_CLAMPED, None)  # the condition is about the partitions that are planned
     for kind, of_kind in (
         (Condition.CLAIMED, _claimed),
         (Condition.TOPICS_READY, _topics),

@@ -1,6 +1,7 @@
-"""Kafka hasn't the rebalance protocol that a resource asks for: its workers have the one that every Kafka has. Pure.
+"""Replaces a rebalance protocol that Kafka does not support with Classic, which every Kafka supports. Pure.
 
-Whether Kafka has it no call of the client tells. A worker that tries ends, while those that it was to replace go on.
+No call of the client shows which protocols Kafka supports. A worker that tries an unsupported one exits, while the workers that it was to
+replace continue.
 """
 
 from dataclasses import replace
@@ -12,7 +13,7 @@ from delayed_topics_operator.values.pods import protocol_refusal
 
 
 def settled(o: Observation) -> Observation:
-    """With the protocol that the workers shall have. It is tried again when the resource is edited."""
+    """Returns the observation with the protocol that the workers use. An edit of the resource has the declared protocol tried again."""
     refused = _refused(o)
     if refused is None:
         return o

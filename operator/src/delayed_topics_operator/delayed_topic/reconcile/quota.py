@@ -1,8 +1,8 @@
-"""Decides how much of what is asked for the connection's owner grants.
+"""Decides how much of what a resource asks for the connection's owner grants.
 
-Existing topics and workers stay, even if grants are withdrawn. Only growth is refused. Topics get all partitions that are asked for, or
-stay as they are. There are as many workers as are granted. The limits for one DelayedTopic (`maxPartitions`, `maxWorkers`) come from the
-entries of `allow` that cover its topic. A quota is for the whole namespace, whatever its topics are called.
+Existing topics and workers stay, even if grants are withdrawn. Only growth is refused. Topics get all partitions that the spec asks for, or
+stay as they are. The number of workers is the number that is granted. The limits for one DelayedTopic (`maxPartitions`, `maxWorkers`) come
+from the entries of `allow` that cover its topic. A quota is for the whole namespace, whatever its topics are called.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ _GROWING: tuple[TopicRole, ...] = ("front", "ready", "delays")
 
 
 def limited(o: Observation) -> Observation:
-    """The same, with as many workers wanted as are granted, and with what is asked for beyond that."""
+    """Returns the observation with the number of workers that is granted, and with the reasons why no more is granted."""
     if not isinstance(o.connection, Usable) or o.kafka is None:
         return o
     topics = _topics_refused(o, o.kafka, o.connection)
@@ -37,7 +37,7 @@ def limited(o: Observation) -> Observation:
 
 
 def check(o: Observation) -> Finding:
-    """Before anything is claimed. What is claimed already is served as far as it was made."""
+    """Refuses a resource that exceeds the grants before it claims anything. If it has a claim already, what exists is served."""
     assert o.kafka is not None, "access is checked first"
     registered = o.kafka.registered
     if o.beyond.topics is None or registered.own is not None or registered.holder is not None:
@@ -46,7 +46,8 @@ def check(o: Observation) -> Finding:
 
 
 def takes(o: Observation, actions: Iterable[Action]) -> QuotaUsed | None:
-    """What the resource has when these actions are done; None: that can't be said now. `o`: as limited."""
+    """Returns what the resource uses of the quota after these actions, or None if this is not known or the plan is only shown. `o`: the
+    result of `limited`."""
     if o.kafka is None or o.subject.plan_only:
         return None
     claims = any(isinstance(action, WriteRegistry) and isinstance(action.record, Claim) for action in actions)
@@ -72,7 +73,8 @@ def _topics_refused(o: Observation, kafka: KafkaView, connection: Usable) -> Con
 
 
 def _growing(o: Observation, kafka: KafkaView) -> int:
-    """Partitions of the largest topic that is to be made or grown beyond what was granted before, 0 if none is."""
+    """Returns the partitions of the largest topic that is to be created, or to be grown beyond what was granted before; 0 if there is
+    none."""
     t, had = target(o, kafka), dict[TopicRole, int]()
     record = _noted(o, kafka)
     if record is not None:
@@ -90,7 +92,8 @@ def _growing(o: Observation, kafka: KafkaView) -> int:
 
 
 def _too_large(o: Observation, growing: int, grants: Iterable[Grant]) -> str | None:
-    """Partitions of former specs count too, and so do partitions that users have added to a topic."""
+    """Returns why no grant allows a topic with that many partitions, or None. Partitions of former specs and those that users have added
+    count too."""
     limits = [grant.max_partitions for grant in covering(o, grants)]
     most = max((limit for limit in limits if limit is not None), default=0)
     if not limits or None in limits or growing <= most:
@@ -119,11 +122,12 @@ def _too_much(o: Observation, kafka: KafkaView, grants: Iterable[Grant]) -> str 
 
 
 def _workers(o: Observation, kafka: KafkaView, allowed: tuple[Grant, ...] | None) -> tuple[int, str | None]:
-    """Returns how many workers are granted, and why no more. Existing workers stay as long as they are asked for. `allowed`: None: all."""
+    """Returns how many workers are granted, and why there are no more. Existing workers stay as long as the spec asks for them. `allowed`:
+    the grants; None: everything is allowed."""
     grants = allowed or ()
     asked, layout = o.wanted.replicas, kafka.registered.layout
     if o.leaves_own_workers and layout is not None and layout.workers is not None:
-        asked = layout.workers  # they are to serve until others can as they did before
+        asked = layout.workers  # as many as before serve until the shared workers can
     live = o.children.get(("StatefulSet", workers_name(o)))
     have = max(live["spec"].get("replicas", 1) if live is not None else 0, o.own.workers)
     limits = [grant.max_workers for grant in roomy(o, grants)]
@@ -160,7 +164,7 @@ def _have(o: Observation, kafka: KafkaView) -> int:
 
 
 def _noted(o: Observation, kafka: KafkaView) -> LayoutRecord | None:
-    """Its layout. One that is only planned counts, too: it was granted."""
+    """Returns the registered layout if it belongs to this resource. A layout that is only planned counts too, because it was granted."""
     record = kafka.registered.layout
     return record if record is not None and record.owner == o.subject.owner else None
 

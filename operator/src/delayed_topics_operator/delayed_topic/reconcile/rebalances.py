@@ -1,4 +1,4 @@
-"""What the status says of the consumer group: who has what now, and the rebalances that there were. Pure."""
+"""Computes what the status says of the consumer group: which partitions each member has now, and the past rebalances. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,11 +16,11 @@ from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaVie
 from delayed_topics_operator.values.eventlog import WorkerNews
 
 SAME_GENERATION = timedelta(minutes=10)
-"""Generations of the same number further apart are of groups that were made one after the other."""
+"""Rebalances with the same generation that began further apart are of different groups: one was deleted, and then the other was created."""
 
 
 def noted(o: Observation) -> Observation:
-    """With what the status is to say of the consumer group."""
+    """Returns the observation with what the status will say of the consumer group."""
     return o if o.kafka is None else replace(o, rebalance=_status(o, o.kafka))
 
 
@@ -32,7 +32,7 @@ def _status(o: Observation, kafka: KafkaView) -> RebalanceStatus:
 
 
 def _of_topic(group: model.GroupInfo, names: TopicNames) -> model.GroupInfo:
-    """A group that serves others, too: its members as far as they serve this one."""
+    """Returns a shared group with only the members that serve this delayed topic, and only their partitions of it."""
 
     def of(places: Iterable[TopicPartitionKey]) -> tuple[TopicPartitionKey, ...]:
         return tuple(place for place in places if place[0] in (names.front, names.delays))
@@ -45,11 +45,11 @@ def _of_topic(group: model.GroupInfo, names: TopicNames) -> model.GroupInfo:
 
 
 def under_way_since(status: RebalanceStatus) -> datetime | None:
-    """None: no rebalance is under way."""
+    """Returns the time since when a rebalance has been under way, or None if there is none."""
     latest = status.recent[0] if status.recent else None
     if status.state != "Stable" or latest is None or latest.duration_ms is not None:
         return status.rebalancing_since
-    return latest.started_at  # the group has agreed, and not all of the partitions are served yet
+    return latest.started_at  # the members have their partitions, but do not serve all of them yet
 
 
 def slow(status: RebalanceStatus, *, now: datetime, slow_seconds: int) -> str | None:
@@ -65,9 +65,9 @@ def slow(status: RebalanceStatus, *, now: datetime, slow_seconds: int) -> str | 
 
 
 def ended_slowly(before: RebalanceStatus | None, after: RebalanceStatus, *, slow_seconds: int) -> list[RebalanceRecord]:
-    """Those that have ended since, and took longer than that."""
+    """Returns the rebalances that ended since `before` was written, and took longer than `slow_seconds`."""
     if before is None:
-        return []  # of a resource that was there before
+        return []  # the first status of this resource, whose past rebalances are no news
     known = [record for record in before.recent if record.duration_ms is not None]
     return [
         record
@@ -79,7 +79,8 @@ def ended_slowly(before: RebalanceStatus | None, after: RebalanceStatus, *, slow
 def rebalance_status(
     before: RebalanceStatus | None, group: model.GroupInfo, news: WorkerNews, *, now: datetime
 ) -> RebalanceStatus:
-    """Each rebalance is counted once, also those that happened while the operator was away. While one is under way nothing is added."""
+    """Returns the next status. Each rebalance is counted once, including those that happened while the operator was away. While a rebalance
+    is under way, none are added."""
     before = before or RebalanceStatus(state="Unknown")
     state: GroupState = "Empty" if not group.members else "Stable" if group.settled else "Rebalancing"
     told = [_record(rebalance) for rebalance in news.rebalances]
@@ -99,7 +100,7 @@ def rebalance_status(
 
 
 def _after(told: Sequence[RebalanceRecord], newest: RebalanceRecord | None) -> list[RebalanceRecord]:
-    """Those that come after the newest that is known."""
+    """Returns the rebalances after the newest one that is known."""
     if newest is None:
         return list(told)
     at = next((i for i in range(len(told), 0, -1) if _same(told[i - 1], newest)), None)
@@ -107,7 +108,8 @@ def _after(told: Sequence[RebalanceRecord], newest: RebalanceRecord | None) -> l
 
 
 def _as_told(known: RebalanceRecord, told: Sequence[RebalanceRecord]) -> RebalanceRecord:
-    """With what was heard of it since. Workers may have told of it before the oldest event that Kafka still has."""
+    """Returns a known rebalance with what workers have reported of it since. Kafka may have removed the first events about it, so the
+    record with more moved partitions counts."""
     found = next((record for record in told if _same(record, known)), known)
     return found if found.moved_partitions >= known.moved_partitions else known
 

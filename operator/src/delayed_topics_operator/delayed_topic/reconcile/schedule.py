@@ -1,4 +1,4 @@
-"""The times of `spec.audit.schedule`. The API server can only check that there are five fields, and not what they mean."""
+"""Computes the times of `spec.audit.schedule`. The API server can only check that there are five fields, and not what they mean."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -9,7 +9,8 @@ from delayed_topics_operator.errors import SpecInvalid
 
 
 def times(schedule: str, after: datetime) -> Iterator[datetime]:
-    """Those after `after`, in UTC, without an end. Raises SpecInvalid if it is no cron expression, or there is no such time."""
+    """Yields the times after `after`, in UTC, without an end. Raises SpecInvalid if the schedule is not a cron expression, or has no such
+    time."""
     try:
         yield from CronSim(schedule, after)
     except CronSimError as e:

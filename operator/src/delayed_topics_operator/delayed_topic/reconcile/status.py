@@ -1,4 +1,5 @@
-"""The status of a resource, from what was observed and what the checks said. Nothing in it is a counter or a time of writing."""
+"""Builds the status of a resource from the observation and from what the checks report. It contains no time of writing, which would make
+each pass write it again."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -31,9 +32,9 @@ from delayed_topics_operator.values.plan import Conditions, ConditionState
 from delayed_topics_operator.workers.reconcile import worker_sets
 
 _OF_OTHERS = (Condition.SERVED_ELSEWHERE, Condition.COMPLETE, Condition.VERIFIED, Condition.STALLED)
-"""Of audits, or written by another controller, which this one leaves alone."""
+"""Conditions that belong to audits, or that another controller writes. This controller leaves them alone."""
 OWN_CONDITIONS = tuple(kind for kind in Condition if kind not in _OF_OTHERS)
-"""In the order in which the status shows them."""
+"""The conditions that this controller writes, in the order in which the status shows them."""
 _SHOWN_ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter", "control")
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
@@ -59,15 +60,16 @@ def of(o: Observation, said: Conditions) -> DelayedTopicStatus:
 
 
 def decided(before: DelayedTopicStatus, status: DelayedTopicStatus) -> DelayedTopicStatus | None:
-    """The status before, with what `status` decides anew: the passes that follow read it there. What led to it may be gone when that was
-    done, such as the load, or the pod that had said something. None: nothing is decided anew."""
+    """Returns the former status with the new decisions of `status`, or None if there are none. It is written before the actions, because
+    the next passes read the decisions in it. Their causes may be gone by then, such as the load, or the pod that reported a refused
+    protocol."""
     if _decisions(before) == _decisions(status):
         return None
     return before.model_copy(update={"workers": status.workers, "rebalance": status.rebalance})
 
 
 def undecided(before: DelayedTopicStatus, status: DelayedTopicStatus) -> DelayedTopicStatus:
-    """The status with the number of workers that was decided before, where nobody acts on a new one."""
+    """Returns the status with the number of workers that was decided before, because nobody acts on the new one."""
     if status.workers is None:
         return status
     kept = {name: getattr(before.workers, name, None) for name in ("wanted_replicas", "last_scaled")}
@@ -75,7 +77,7 @@ def undecided(before: DelayedTopicStatus, status: DelayedTopicStatus) -> Delayed
 
 
 def _decisions(status: DelayedTopicStatus) -> tuple[int | None, RefusedProtocol | None]:
-    """How many workers autoscaling wants, and the protocol that Kafka refuses."""
+    """Returns the number of workers that autoscaling wants, and the protocol that Kafka refuses."""
     workers, rebalance = status.workers, status.rebalance
     return (
         workers.wanted_replicas if workers is not None else None,
@@ -84,7 +86,7 @@ def _decisions(status: DelayedTopicStatus) -> tuple[int | None, RefusedProtocol 
 
 
 def conditions(o: Observation, said: Conditions) -> tuple[StatusCondition, ...]:
-    """Those that nothing was said of stay as they are, with the generation that they were said of."""
+    """Returns all conditions. Those that no check reported stay as they are, with the generation for which they were reported."""
     before = o.subject.status.conditions
     stays = {Condition(c.type): c for c in before if c.type in OWN_CONDITIONS and c.type != Condition.PLANNED}
     known = {
@@ -101,7 +103,7 @@ def conditions(o: Observation, said: Conditions) -> tuple[StatusCondition, ...]:
 
 
 def in_units(seconds: int) -> str:
-    """60 → 1m, 90 → 90s: the largest unit that is exact."""
+    """Formats seconds in the largest unit that is exact: 60 → 1m, 90 → 90s."""
     if seconds == 0:
         return "0s"
     size, unit = next((size, unit) for size, unit in _UNITS if seconds % size == 0)
@@ -142,7 +144,7 @@ def _ready(o: Observation, said: Mapping[Condition, ConditionState]) -> Conditio
 
 
 def _layout(record: LayoutRecord) -> LayoutStatus:
-    """Neighbouring partitions of one delay are one range."""
+    """Returns the layout for the status. Neighbouring partitions of one delay are one range."""
     roles = {kind.delay_seconds: record.layout.role(kind) for kind in record.layout.kinds}
     runs = groupby(enumerate(record.layout.partition_delays), key=lambda entry: entry[1])
     return LayoutStatus(
@@ -185,7 +187,7 @@ def _topics(o: Observation, kafka: KafkaView) -> tuple[TopicStatus, ...]:
 def _workers(o: Observation) -> WorkersStatus:
     before = o.subject.status.workers
     if o.kafka is None and before is not None and before.shared:
-        return before  # while the connection can't be used, nothing says how its workers are
+        return before  # while the connection can't be used, the state of its workers is unknown
     shared = o.connection.shared if isinstance(o.connection, Usable) and o.shares_workers else None
     if shared is not None:
         return WorkersStatus(

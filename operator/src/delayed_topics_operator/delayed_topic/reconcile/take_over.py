@@ -1,8 +1,9 @@
-"""Leaves the topics of another resource to it, unless taking them over is asked for and granted.
+"""Leaves the topics of another resource to it, unless the user asks to take them over and this is allowed.
 
-A takeover is for a Kubernetes cluster that was lost and restored, or moved. The resources there have another cluster id, and so are
-other owners. Topics are never taken over from a resource of the same cluster, because one can delete it, nor without a grant of the
-connection's owner. The annotation names the claim with its epoch, so that an old annotation can't take the topics back later.
+A takeover is for a Kubernetes cluster that was lost and restored, or moved. The restored resources have another cluster id, and so are
+other owners. Topics are never taken over from a resource of the same cluster, because that resource can be deleted instead. With a
+ClusterKafkaConnection, a takeover needs a grant of the connection's owner. The annotation names the claim with its epoch, so that an old
+annotation can't take the topics back later.
 """
 
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ from delayed_topics_operator.workers.reconcile.children import ours, removal
 
 
 def stop_serving(o: Observation) -> Finding:
-    """What another holds is not served from here any more, whatever else is so."""
+    """Removes the workers of a resource whose topics another one owns, whatever the other checks find."""
     holder = o.kafka.registered.holder if o.kafka is not None else None
     if holder is None or holder.owner == o.subject.owner:
         return Finding()
@@ -35,7 +36,7 @@ def stop_serving(o: Observation) -> Finding:
 
 
 def held_by_other(o: Observation, holder: Claim, own: Claim | None) -> Finding:
-    """Another resource owns the topics. `own`: the claim of this resource, if it has one, which came second."""
+    """Handles topics that another resource owns. `own`: the claim of this resource, if it has one, which came second."""
     assert isinstance(o.connection, Usable), "access is checked first"
     names = _names(holder, o.subject.owner)
     asked = holder.topic == o.wanted.names.front and o.subject.take_over_from in names
@@ -72,7 +73,7 @@ def who(owner: Owner) -> str:
 
 
 def _names(holder: Claim, owner: Owner) -> tuple[str, ...]:
-    """What the annotation may say, the shortest first: the cluster is enough if namespace and name are the same."""
+    """Returns the values that the annotation may have, the shortest first: the cluster is enough if namespace and name are the same."""
     epoch = f"@{holder.epoch}" if holder.epoch else ""
     whole = f"{holder.owner}{epoch}"
     if holder.owner.cluster == owner.cluster:
@@ -85,7 +86,7 @@ def _succeeds(own: Claim, holder: Claim) -> bool:
 
 
 def _take_over(o: Observation, holder: Claim, own: Claim | None) -> Finding:
-    """The new claim is there before the old one goes: nobody else can come between."""
+    """Writes the new claim before the old one is removed, so that nobody else can claim the topics in between."""
     claim = Claim(
         topic=holder.topic,
         owner=o.subject.owner,

@@ -1,4 +1,4 @@
-"""What the topics of a resource are to be: computed by several checks, always the same way."""
+"""Computes what the topics of a resource should be. Several checks use it, so that they all get the same result."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,20 +18,20 @@ from delayed_topics_operator.values.partitions import has_control
 from delayed_topics_operator.values.plan import WriteRegistry
 
 ROLES: tuple[TopicRole, ...] = ("dead-letter", "control", "ready", "delays", "front")
-"""In the order in which they are made: what is copied to exists before what is copied from."""
+"""The order in which topics are created: a topic exists before records are copied into it."""
 
 SOURCES: tuple[TopicRole, TopicRole] = ("front", "delays")
-"""Those that workers read."""
+"""The topics that workers read."""
 
 DEFAULT_REPLICATION = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """`layout` and `partitions` (by role) as they are to be; those that are noted if no more are granted.
+    """The topics as they should be. `layout` and `partitions` (by role) are those of the registry if no more are granted.
 
-    `names`: of the topics that there are to be, without a control topic that somebody else has made: the others can do without.
-    `lost`: front or delays topics that were noted and are gone, or made again. `foreign`: topics that somebody else has made.
+    `names`: the names of these topics. A control topic that somebody else has created is left out, because the other topics can do without
+    it. `lost`: registered front or delays topics that are gone, or were created again. `foreign`: topics that somebody else has created.
     """
 
     names: Mapping[TopicRole, str]
@@ -43,18 +43,18 @@ class Target:
 
     @property
     def roles(self) -> tuple[TopicRole, ...]:
-        """Of the topics that there are to be, in the order in which they are made."""
+        """The roles of the topics that should exist, in the order in which they are created."""
         return tuple(role for role in ROLES if role in self.names)
 
     @property
     def stuck(self) -> bool:
-        """Whether somebody has to decide about one of them first: it is lost, or somebody else's. Until then none is made or grown."""
+        """Whether somebody has to decide about a topic that is lost or foreign. Until then no topic is created or grown."""
         return bool(self.lost) or not set(self.foreign).isdisjoint(self.names.values())
 
 
 def target(o: Observation, kafka: KafkaView) -> Target:
     names = dict(names_of(o))
-    # Where more is asked for than is granted, no further topic is made.
+    # While the spec exceeds the grants, no further topic is created.
     if not o.wanted.control or (o.beyond.topics is not None and not has_control(kafka.registered.topics)):
         del names["control"]
     foreign = tuple(name for name in names.values() if _is_foreign(kafka, name))
@@ -93,41 +93,42 @@ def target(o: Observation, kafka: KafkaView) -> Target:
 
 
 def complete(kafka: KafkaView, t: Target) -> bool:
-    """Kafka has all that the layout needs. Partitions without a leader count too, once it is noted where they begin: any of them can lose
-    its leader at any time."""
+    """Whether Kafka has all that the layout needs. Partitions without a leader count too, once their start offsets are known: any partition
+    can lose its leader at any time."""
     return not t.stuck and _has_others(kafka, t, t.roles) and _begins_known(kafka, t)
 
 
 def _has_others(kafka: KafkaView, t: Target, roles: Iterable[TopicRole]) -> bool:
-    """Kafka has the partitions of these topics, without those that are lost, or somebody else's."""
+    """Whether Kafka has the partitions of these topics, apart from topics that are lost or foreign."""
     others = ((role, t.names[role]) for role in roles if t.names[role] not in (*t.lost, *t.foreign))
     return all(present(kafka, name) >= t.partitions[role] for role, name in others)
 
 
 def _can_be_given_back(kafka: KafkaView, t: Target) -> bool:
-    """Whether the group that had a layout that is retired can go on with it. It did without a control topic that is still to be made."""
+    """Whether the former group can continue with its retired layout. It did without a control topic that has yet to be created."""
     return _has_others(kafka, t, (role for role in t.roles if role != "control")) and _begins_known(kafka, t)
 
 
 def _begins_known(kafka: KafkaView, t: Target) -> bool:
-    """Whether it is noted where each partition of the layout begins, or Kafka has said so now."""
+    """Whether the start offset of each partition of the layout is in the registry, or Kafka has reported it in this pass."""
     sources = {t.names[role]: t.partitions[role] for role in SOURCES if t.names[role] not in (*t.lost, *t.foreign)}
     missing = unnoted(_record(kafka, t.names["front"]), kafka.topics, sources)
     return all(place in kafka.earliest for place in missing if place[1] < sources[place[0]])
 
 
 def _kept(o: Observation, previous: LayoutRecord | None) -> LayoutRecord | None:
-    """Which layout stays as it is: while more is asked for than is granted, and while nobody serves, until workers begin again."""
+    """Returns the layout that stays as it is, or None. The layout stays while the spec exceeds the grants. A retired layout stays until
+    workers begin to serve again."""
     if previous is not None and previous.state == "retired":
         return previous.before or previous
     return previous if o.beyond.topics is not None else None
 
 
 def _layout(previous: LayoutRecord | None, spec: LayoutSpec, known: int) -> Layout:
-    """The first table, or what follows from the previous one.
+    """Returns the first layout, or the one that follows from the previous layout.
 
-    Into partitions that were only planned, and that Kafka never made, nobody wrote: they are planned anew, so that a growth
-    that Kafka refuses can be taken back.
+    Planned partitions that Kafka never created are planned anew, since nobody has written into them. A growth that Kafka refuses can
+    therefore be taken back.
     """
     if previous is None:
         return initial(spec)
@@ -141,12 +142,12 @@ def _layout(previous: LayoutRecord | None, spec: LayoutSpec, known: int) -> Layo
 
 
 def _known(o: Observation, kafka: KafkaView, name: str) -> int:
-    """Partitions that a front or delays topic has, or once had."""
+    """Returns the number of partitions that a front or delays topic has, or once had."""
     return max(_own_partitions(kafka, name), len(noted(o, kafka).start_offsets.get(name, ())))
 
 
 def names_of(o: Observation) -> Mapping[TopicRole, str]:
-    """Of all that there may be."""
+    """Returns the names of all topics that a resource can have, by role."""
     names = o.wanted.names
     return {
         "front": names.front,
@@ -166,8 +167,8 @@ def _record(kafka: KafkaView, front: str) -> TopicsRecord:
 
 
 def is_ours(kafka: KafkaView, name: str) -> bool:
-    """Whether there is a topic of that name, and the registry says whose it is: it was noted, or made for the claim, or adopted by it. One
-    that could not be marked is known until it is noted."""
+    """Whether the topic exists and belongs to this resource: the registry has its id, it has the mark of the claim, or the claim adopts it.
+    A topic that could not be marked is known to the executor until the registry has its id."""
     info, own = kafka.topics.get(name), kafka.registered.own
     if info is None or own is None:
         return False
@@ -181,23 +182,24 @@ def is_ours(kafka: KafkaView, name: str) -> bool:
 
 
 def _is_foreign(kafka: KafkaView, name: str) -> bool:
-    """Whether somebody else has made a topic of that name, though the resource has claimed it."""
+    """Whether somebody else has created a topic whose name this resource has claimed."""
     return kafka.registered.own is not None and kafka.topics.get(name) is not None and not is_ours(kafka, name)
 
 
 def identified(o: Observation, kafka: KafkaView) -> TopicsRecord:
-    """The record as it was noted, with the ids of all topics that are ours. What it knew of former ones with these names goes."""
+    """Returns the topics record with the ids of all topics that belong to this resource. What the record has about former topics with these
+    names is removed."""
     before, own = noted(o, kafka), kafka.registered.own
     ids = {name: info.id for name, info in kafka.topics.items() if info is not None and is_ours(kafka, name)}
     again = {name for name, known in before.ids.items() if ids.get(name, known) != known}
     starts = {name: offsets for name, offsets in before.start_offsets.items() if name not in again}
     handed = before.handover.without(again) if before.handover else None
     if own is not None and own.adopted and own.topic in ids and own.topic not in before.ids:
-        # What was in an adopted topic before it was adopted is its owner's; later partitions are ours from the first record.
+        # Records from before the adoption belong to the topic's owner. Partitions that are added later are ours from the first record.
         info = kafka.topics[own.topic]
         assert info is not None, "it has an id"
         starts[own.topic] = tuple(kafka.latest[own.topic, partition] for partition in range(info.partitions))
-        # A former life of the topic may have left commits of this group, which lie before that.
+        # Commits of this group may be left from before the adoption, at lower offsets.
         handed = Handover(group=o.group, positions={own.topic: tuple(map(OffsetAndMetadata, starts[own.topic]))})
     return replace(
         before,
@@ -211,13 +213,13 @@ def identified(o: Observation, kafka: KafkaView) -> TopicsRecord:
 
 
 def present(kafka: KafkaView, name: str) -> int:
-    """Partitions that the topic has, 0 if there is none."""
+    """Returns the number of partitions that the topic has, 0 if it does not exist."""
     info = kafka.topics.get(name)
     return info.partitions if info else 0
 
 
 def _own_partitions(kafka: KafkaView, name: str) -> int:
-    """As `present`, and 0 if the topic is somebody else's."""
+    """Like `present`, but 0 for a foreign topic."""
     return 0 if _is_foreign(kafka, name) else present(kafka, name)
 
 
@@ -228,7 +230,7 @@ def id_of(info: TopicInfo | None) -> str | None:
 def record(
     o: Observation, t: Target, state: Literal["planned", "serving", "retired"], *, group: str = ""
 ) -> LayoutRecord:
-    """The layout record as it is to be. `group`: of consumers, if it is to be another."""
+    """Returns the layout record as it should be. `group`: the consumer group that gets the layout, if it is to be another."""
     group = group or o.group
     skew_ms = o.connection.broker_skew_ms if isinstance(o.connection, Usable) else DEFAULT_SKEW_MS
     ready = t.partitions["ready"]
@@ -249,7 +251,7 @@ def record(
         broker_skew_ms=skew_ms,
         highest_retry_cap=max(before.highest_retry_cap if before else 0, o.wanted.spec.retry_cap),
         least_ready_partitions=min(before.least_ready_partitions if before else ready, ready),
-        # no one follows what is planned, and an audit judges by what was followed
+        # no worker follows a planned layout, and an audit judges by what workers followed
         exactly_once_from_ms=served.exactly_once_from_ms
         if served and planned
         else history.exactly_once_from_ms(o, before, group),
@@ -259,21 +261,21 @@ def record(
         ready_topics_forgotten_ms=forgotten_ms,
         outage_budget_seconds=o.wanted.spec.outage_budget_seconds,
         workers=o.wanted.replicas if group == o.wanted.names.group else None,
-        # one that is still to be made is not read
+        # workers read the control topic only when it exists
         control=o.kafka is not None and "control" in t.names and is_ours(o.kafka, t.names["control"]),
         before=_before(o, before) if planned else None,
     )
 
 
 def _before(o: Observation, registered: LayoutRecord | None) -> LayoutRecord | None:
-    """What workers go on serving while the next layout is planned."""
+    """Returns what workers continue to serve while the next layout is planned."""
     served = registered.served if registered is not None else None
     return kept_serving(o, served) if served is not None else None
 
 
 def kept_serving(o: Observation, served: LayoutRecord) -> LayoutRecord:
-    """A layout that workers go on serving though it is not what the resource asks for. They can be paused and be fewer, read no control
-    topic that somebody else has made, and belong to a resource that has just taken the topics over."""
+    """Returns a layout that workers continue to serve although it is not what the resource asks for. It can be paused and have fewer
+    workers. It has no control topic if that is foreign, and it belongs to this resource, which may just have taken the topics over."""
     assert o.kafka is not None, "its registry has the layout"
     return replace(
         served,
@@ -286,16 +288,16 @@ def kept_serving(o: Observation, served: LayoutRecord) -> LayoutRecord:
 
 
 def given_back(o: Observation, kafka: KafkaView, retired: LayoutRecord) -> LayoutRecord:
-    """A retired layout as the group that had it serves it again, or as it is if Kafka has not all of it."""
+    """Returns a retired layout as its former group serves it again, or still retired if Kafka does not have all of it."""
     kept = kept_serving(o, retired.before or retired)
     return replace(kept, state="serving") if _can_be_given_back(kafka, target(o, kafka)) else kept
 
 
 def settings(o: Observation, t: Target, role: TopicRole, replication_factor: int) -> dict[str, str]:
-    """The enforced settings of one topic."""
+    """Returns the enforced settings of one topic."""
     return topic_settings(
         role=role,
-        # an audit of a record with a due time of its own looks for where it was first seen
+        # an audit looks up where a record with its own due time was first seen
         delay_seconds=t.layout.waits_seconds(o.wanted.spec.max_delay_seconds),
         outage_budget_seconds=o.wanted.spec.outage_budget_seconds,
         dead_letter_retention_seconds=o.wanted.spec.dead_letter.retention_seconds,
@@ -306,26 +308,28 @@ def settings(o: Observation, t: Target, role: TopicRole, replication_factor: int
 def unnoted(
     record: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: Iterable[str]
 ) -> list[TopicPartitionKey]:
-    """Partitions of front and delays that exist and that the registry has no start offset for, or only one of a topic that is gone."""
+    """Returns the existing partitions of these topics for which the registry has no start offset, or only one of a former topic with the
+    same name."""
     return _beyond({name: len(offsets) for name, offsets in record.start_offsets.items()}, record, topics, names)
 
 
 def led(places: Iterable[TopicPartitionKey], topics: Mapping[str, TopicInfo | None]) -> list[TopicPartitionKey]:
-    """Those that have a leader. Kafka has no answer about another one, and the call would fail after 15 s, with all that goes with it."""
+    """Returns the partitions that have a leader. About the others Kafka has no answer: a call would fail after 15 s, together with all
+    other calls of the pass."""
     return [(name, p) for name, p in places if (info := topics.get(name)) is not None and p not in info.leaderless]
 
 
 def unbegun(
     record: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: tuple[str, str]
 ) -> list[TopicPartitionKey]:
-    """Partitions of front and delays that are not known to have had a committed offset."""
+    """Returns the existing partitions of these topics that are not known to have had a committed offset."""
     return _beyond(record.begun, record, topics, names)
 
 
 def _beyond(
     known: Mapping[str, int], record: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: Iterable[str]
 ) -> list[TopicPartitionKey]:
-    """Partitions that exist, without the first `known` ones of those topics that are the registered ones."""
+    """Returns the existing partitions without the first `known` ones of each topic that still has its registered id."""
     missing: list[TopicPartitionKey] = []
     for name in names:
         info = topics.get(name)
@@ -336,9 +340,10 @@ def _beyond(
 
 
 def write_layout(o: Observation, kafka: KafkaView, t: Target) -> tuple[WriteRegistry, ...]:
-    """Writes the layout record if it differs from the registered one.
+    """Returns the write of the layout record if it differs from the registered one.
 
-    The layout serves once Kafka has all of it, or if it can go on as before. It goes over to another group only when Kafka has all of it.
+    The layout serves once Kafka has all of it, or if workers can continue as before. It moves to another group only when Kafka has all of
+    it.
     """
     planned, whole = record(o, t, "planned"), complete(kafka, t)
     if not (whole or _can_go_on(kafka, t, planned)):
@@ -353,7 +358,7 @@ def write_layout(o: Observation, kafka: KafkaView, t: Target) -> tuple[WriteRegi
 
 
 def written(kafka: KafkaView, wanted: LayoutRecord, verb: str) -> tuple[WriteRegistry, ...]:
-    """Writes this layout record if it differs from the registered one. `verb`: what is done with the layout, for people."""
+    """Returns the write of this layout record if it differs from the registered one. `verb`: what is done with the layout, for people."""
     if kafka.registered.layout == wanted:
         return ()
     what = f"layout generation {wanted.layout.generation} of {wanted.topic}"
@@ -361,15 +366,15 @@ def written(kafka: KafkaView, wanted: LayoutRecord, verb: str) -> tuple[WriteReg
 
 
 def summary(wanted: LayoutRecord) -> str:
-    """For people."""
+    """Describes a layout for people."""
     delays = ", ".join(f"{ranges} → {seconds} s" for seconds, _, ranges in wanted.layout.ranges())
     control = ", with a control topic" if wanted.control else ""
     return f"partitions {delays}, retry cap {wanted.retry_cap}{control}{', paused' if wanted.paused else ''}"
 
 
 def _can_go_on(kafka: KafkaView, t: Target, planned: LayoutRecord) -> bool:
-    """Whether what was served is served again though Kafka has not all of it: no partition is new, and workers leave topics alone that are
-    missing or have another id than the noted one."""
+    """Whether workers can continue to serve although Kafka does not have all of the layout. No partition is new, and workers leave topics
+    alone that are missing or have another id than the registered one."""
     previous = kafka.registered.layout
     if previous is None or previous.state == "planned":
         return False

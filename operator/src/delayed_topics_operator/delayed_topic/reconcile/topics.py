@@ -37,7 +37,7 @@ def check(o: Observation) -> Finding:
     assert o.kafka is not None, "access is checked first"
     t, layout, refused = target(o, o.kafka), o.kafka.registered.layout, o.beyond.topics
     repaired = tuple(action for role in t.roles if (action := _repaired(o, o.kafka, t, role)))
-    # Before something new is served its topics have what a promise needs: what differs may turn out to be refused.
+    # Nothing new is served before the topics have the settings that a promise needs, because Kafka may refuse these settings.
     lacking = any(setting in NEEDED for role in t.roles for setting in differing(o, o.kafka, t, role))
     if t.stuck:
         followed = write_layout(o, o.kafka, t) if layout is not None and not lacking else ()
@@ -63,7 +63,8 @@ def check(o: Observation) -> Finding:
 
 
 def _identified(o: Observation, kafka: KafkaView) -> tuple[WriteRegistry, ...]:
-    """Before anything is done with a topic its id is noted, so that no other of its name is taken for it."""
+    """Writes the ids of topics to the registry before anything is done with the topics, so that no other topic of the same name is taken
+    for one of them."""
     record, before = identified(o, kafka), noted(o, kafka)
     if record == before:
         return ()

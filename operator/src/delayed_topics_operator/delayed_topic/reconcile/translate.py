@@ -1,4 +1,4 @@
-"""From the models of the resources to the terms of core. Nothing beyond knows what a manifest looks like."""
+"""Translates the models of the resources into the terms of core. The checks do not need to know what a manifest looks like."""
 
 from delayed_topics_core.errors import IllegalTopicName
 from delayed_topics_core.layout import LayoutSpec, ladder
@@ -20,14 +20,15 @@ from delayed_topics_operator.values.key import Key
 
 
 def connection_key(resource: DelayedTopic) -> Key:
-    """The connection that a resource names."""
+    """Returns the key of the connection that a resource names."""
     ref = resource.spec.connection_ref
     namespace = resource.metadata.namespace or "" if ref.kind == "KafkaConnection" else ""
     return Key(ref.kind, namespace, ref.name)
 
 
 def wanted(resource: DelayedTopic) -> Wanted:
-    """Raises SpecInvalid: the API server checks all of this, unless a CRD of another version is installed."""
+    """Returns what a resource asks for. Raises SpecInvalid only if a CRD of another version is installed: the API server checks the
+    same."""
     spec = resource.spec
     try:
         names = TopicNames.of(spec.topic or resource.metadata.name)
@@ -69,7 +70,7 @@ def _delay_list(spec: DelayedTopicSpec) -> tuple[int, ...]:
 def subject(
     resource: DelayedTopic, *, cluster: str, namespace_labels: dict[str, str], namespace_terminating: bool
 ) -> Subject:
-    """`cluster`: the UID of the kube-system namespace."""
+    """Returns the resource itself as a value. `cluster`: the UID of the kube-system namespace."""
     meta = resource.metadata
     annotations = meta.annotations or {}
     return Subject(

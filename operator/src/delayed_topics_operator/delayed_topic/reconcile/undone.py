@@ -1,4 +1,4 @@
-"""Keeps the operator from doing over and over what somebody else undoes. Pure: the time is passed in."""
+"""Keeps the operator from repeating without end what somebody else undoes. Pure: the time is passed in."""
 
 from datetime import UTC, datetime
 
@@ -8,7 +8,8 @@ Actions = tuple[Action, ...]
 
 
 class Undone:
-    """Of one resource. `in_vain`: what changed nothing when it was done the last time, as where a webhook puts back what there was."""
+    """The actions of one resource that somebody else undoes. `in_vain`: the actions that changed nothing when they were last executed, for
+    example because a webhook reverted them."""
 
     def __init__(self) -> None:
         self.in_vain: Actions = ()
@@ -16,15 +17,15 @@ class Undone:
         self._last: Actions = ()
 
     def begin(self, now: datetime, *, again_seconds: float) -> None:
-        """A pass. What was in vain is done again when that much time has gone by."""
+        """Begins a pass. Actions that were in vain are executed again after `again_seconds`."""
         self._last = self.in_vain if (now - self._in_vain_at).total_seconds() < again_seconds else ()
 
     def has(self, planned: Actions) -> bool:
-        """Whether this was done last, and so is planned again only because somebody has undone it."""
+        """Whether these actions were the last to be executed, so that they are planned again only because somebody has undone them."""
         return bool(planned) and planned == self._last
 
     def done(self, actions: Actions, now: datetime, *, changed: bool) -> None:
-        """`changed`: whether anything is other than before by them."""
+        """Records the actions that were executed. `changed`: whether they changed anything."""
         self._last = actions
         if not changed:
             self.in_vain, self._in_vain_at = actions, now

@@ -1,9 +1,9 @@
-"""Keeps what runs in order while something that is asked for is refused.
+"""Maintains the workers of a resource whose spec is refused.
 
-A resource that asks for what it may not have, or for what Kafka refuses, is not reconciled any further: its workers go on with what they
-had, and get back what they had given up for others. Some things reach them all the same, because they can't wait: new credentials, a
-pause, the number of workers, as far as it is granted, and that the control topic is somebody else's now. Whether the workers are ready,
-and their alarms, are shown as well.
+A resource that asks for more than it may have, or for something that Kafka refuses, is not reconciled any further. Its workers continue
+with their present layout, and get back a layout that they had given up for other workers. Some changes can't wait, and reach the workers
+all the same: new credentials, a pause, the number of workers as far as it is granted, and that somebody else now owns the control topic.
+The conditions also report whether the workers are ready, and their alarms.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from delayed_topics_operator.workers.reconcile.children import changes, in_the_w
 
 
 def check(o: Observation, planned: Iterable[Action]) -> Finding:
-    """`planned`: what is done before."""
+    """`planned`: the actions of the checks before."""
     if o.kafka is None or not isinstance(o.connection, Usable) or not o.pods.allowed:
         return Finding()
     holder, layout = o.kafka.registered.holder, o.kafka.registered.layout
@@ -35,7 +35,7 @@ def check(o: Observation, planned: Iterable[Action]) -> Finding:
 
 
 def _workers(o: Observation, connection: Usable) -> Finding:
-    """Those of its own, if it has some."""
+    """Maintains the resource's own workers, if it has some."""
     live = o.children.get(("StatefulSet", workers.workers_name(o)))
     if live is None or live["metadata"].get("deletionTimestamp") or not o.has_own_workers:
         return Finding()
@@ -52,7 +52,7 @@ def _workers(o: Observation, connection: Usable) -> Finding:
 
 
 def _stays(o: Observation) -> Finding:
-    """Topics that are to go to other workers stay with those that have them."""
+    """Reports that topics which are to move to other workers stay with the present ones."""
     serving = workers.those_that_run(o) if o.group != o.wanted_group else None
     if serving is None:
         return Finding()

@@ -29,7 +29,7 @@ def unacknowledged(o: Observation) -> LastViolation | None:
 
 
 def _is_one(last: LastAudit, broken: LastViolation) -> bool:
-    """Whether the latest audit is the one that found this. A later one may have its name."""
+    """Whether the latest audit is the one that found this violation. A later audit can have the same name."""
     return (last.name, last.started_at) == (broken.name, broken.started_at)
 
 

@@ -33,7 +33,7 @@ from delayed_topics_operator.workers.reconcile.children import (
 
 ROLL_WAKE_SECONDS = 2.0
 POD_WAKE_SECONDS = 10.0
-"""Until pods that do not run are looked at again: nobody tells of them."""
+"""The time after which pods that do not run are observed again. The operator does not watch pods."""
 
 
 def check(o: Observation) -> Finding:
@@ -73,8 +73,8 @@ def check(o: Observation) -> Finding:
 
 
 def rolled(o: Observation, live: Manifest | None, actions: tuple[Action, ...]) -> Finding:
-    """Does all of it if it is the turn of these workers to be replaced, or if none are replaced, and what else is to be done otherwise.
-    `live`: their StatefulSet."""
+    """Returns all actions if the workers may roll now, or if no action rolls them. Otherwise leaves out what changes pods, but scales the
+    StatefulSet. `live`: the StatefulSet of the workers."""
     said = _said(o, live)
     if in_vain := tuple(action for action in actions if action in o.in_vain):
         said = replace(said, message=f"{said.message}. {_put_back(in_vain)}")
@@ -91,7 +91,7 @@ def rolled(o: Observation, live: Manifest | None, actions: tuple[Action, ...]) -
 
 
 def those_that_run(o: Observation) -> ConditionState | None:
-    """What is to be said of the workers that have the topics now, whatever the spec asks for. None: there are none."""
+    """Returns the condition of the workers that have the topics now, whatever the spec asks for, or None if there are none."""
     if o.shares_workers and isinstance(o.connection, Usable) and o.connection.shared is not None:
         return o.connection.shared.said
     live = o.children.get(("StatefulSet", workers_name(o)))
@@ -105,7 +105,7 @@ def those_that_run(o: Observation) -> ConditionState | None:
 
 
 def _shared(o: Observation, registered: LayoutRecord | None, shared: Shared) -> Finding:
-    """The workers belong to the connection. The topic has only a ConfigMap with a copy of its layout for people."""
+    """Handles workers that belong to the connection. The resource's only object is a ConfigMap with a copy of its layout for people."""
     own = own_workers.worker_set(subject=o.subject, wanted=o.wanted, pods=o.pods, files={})
     copies = [manifests.layout_config_map(own, registered)] if registered is not None else []
     kept = {(copy["kind"], copy["metadata"]["name"]) for copy in copies}
@@ -131,7 +131,7 @@ def _handing_over(o: Observation) -> ConditionState | None:
 
 
 def _unguaranteed(serving: ConditionState) -> ConditionState:
-    """`serving`: what is said of the shared workers that keep the topics."""
+    """Reports that shared workers keep the topics without the guarantee of the spec. `serving`: the condition of these workers."""
     message = (
         f"{serving.message}. Shared workers have the guarantee AtLeastOnce, so records may come out again, although spec.guarantee is "
         "ExactlyOnce. Either set it to AtLeastOnce, or create a new DelayedTopic, or ask the connection's owner to remove sharedWorkers"
@@ -147,7 +147,7 @@ def _put_back(actions: tuple[Action, ...]) -> str:
 
 
 def _scaling(o: Observation, live: Manifest | None) -> tuple[ScaleWorkers, ...]:
-    """Workers that are added are like those that run, until it is their resource's turn."""
+    """Scales the StatefulSet while its rollout waits. Workers that are added are like those that run."""
     if live is None or live["spec"]["replicas"] == o.wanted.replicas:
         return ()
     meta = live["metadata"]
@@ -163,19 +163,20 @@ def _scaling(o: Observation, live: Manifest | None) -> tuple[ScaleWorkers, ...]:
 
 
 def fences(o: Observation) -> tuple[FenceWorkers, ...]:
-    """What a killed worker leaves open would hold readers back for up to 20 s, if no other of its name comes."""
+    """Fences workers that are gone for good. The open transaction of a killed worker would block consumers that read committed records for
+    up to 20 s, if no worker of the same name starts again."""
     if o.wanted.spec.guarantee != "ExactlyOnce" or not o.vanished:
         return ()
     return (FenceWorkers(transactional_ids=tuple(transactional_id(o.wanted.names.group, pod) for pod in o.vanished)),)
 
 
 def workers_name(o: Observation) -> str:
-    """Of the StatefulSet of its own."""
+    """Returns the name of the StatefulSet of the resource's own workers."""
     return worker_sets.object_name(namespace=o.subject.namespace, name=o.subject.name, home=o.pods.home)
 
 
 def _waiting(o: Observation, present: ConditionState) -> ConditionState:
-    """`present`: what is to be said of the workers that there are. That they are to be replaced keeps none of them from serving."""
+    """Reports that the rollout waits. `present`: the condition of the running workers, which continue to serve until they are replaced."""
     message = (
         f"the workers of {o.wanted.names.front} are not as declared yet. Their replacement waits until fewer other resources replace "
         f"their workers. {present.message}"
@@ -206,7 +207,7 @@ def _said(o: Observation, live: Manifest | None) -> ConditionState:
         and serving >= min(scaled.from_replicas, wanted)
         and _since(o, scaled.time) < STARTING_SECONDS
     ):
-        # Nothing is wrong while autoscaling adds or removes workers and the others go on.
+        # Nothing is wrong while autoscaling adds or removes workers and the others continue.
         message = f"{serving} of {wanted} workers are ready. Autoscaling set the number to {wanted} at {scaled.time:%H:%M:%S} UTC"
         return ConditionState(status="True", reason=Reason.AS_DECLARED, message=message)
     since = next(

@@ -1,4 +1,4 @@
-"""How workers are to be, and by which actions those that there are become so. Pure: there is no clock, and nothing is called.
+"""Computes the objects that workers need, and the actions that bring the live objects there. Pure: no clock, and no calls.
 
-What the conditions of a resource say of its workers belongs to its kind.
+The packages of the two kinds decide what the conditions of a resource say of its workers.
 """

@@ -1,4 +1,4 @@
-"""Computes the actions by which the objects around a StatefulSet of workers become as declared. Pure."""
+"""Computes the actions that make the objects around a StatefulSet of workers as declared. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -14,14 +14,14 @@ from delayed_topics_operator.workers.reconcile import manifests
 from delayed_topics_operator.workers.reconcile.drift import drifted
 
 Live = Mapping[tuple[str, str], Manifest]
-"""By kind and name."""
+"""The live objects, by kind and name."""
 
 STARTING_SECONDS = 120.0
-"""For workers to get ready."""
+"""The time that workers may take to become ready."""
 NOTHING_RELEASED = (
     "nothing is released, and Kafka removes each record when it is older than the retention.ms of its topic"
 )
-"""Of workers of which there are none."""
+"""What messages say where there are no workers."""
 _REMEDIES = {
     "image": ". Correct the chart values images.worker or images.pullSecrets",
     "room": ". Either lower {template}.resources, or add room on the nodes",
@@ -31,13 +31,14 @@ _IMMUTABLE = ("serviceName", "selector", "podManagementPolicy")
 
 
 def changes(wanted: Iterable[Manifest], live: Live) -> tuple[Action, ...]:
-    """That make them so."""
+    """Returns the actions that make the live objects as wanted."""
     found = (_change_of(manifest, live.get((manifest["kind"], manifest["metadata"]["name"]))) for manifest in wanted)
     return tuple(action for action in found if action is not None)
 
 
 def in_the_way(wanted: Iterable[Manifest], live: Live, labels: Mapping[str, str]) -> ConditionState | None:
-    """An object of that name that somebody else made: it is left alone."""
+    """Returns the condition for an object that somebody else created under a wanted name, or None. The operator leaves such an object
+    alone."""
     for manifest in wanted:
         found = live.get((manifest["kind"], manifest["metadata"]["name"]))
         if found is not None and not ours(found, labels):
@@ -46,18 +47,19 @@ def in_the_way(wanted: Iterable[Manifest], live: Live, labels: Mapping[str, str]
 
 
 def of_pods(action: Action) -> bool:
-    """Whether it is about what pods are made of, or read."""
+    """Whether the action changes the pod template, or a file that pods read."""
     return isinstance(action, ApplyChild) and action.kind in ("StatefulSet", "ConfigMap", "Secret")
 
 
 def ours(live: Manifest, labels: Mapping[str, str]) -> bool:
-    """Nothing is taken over, or deleted, that somebody else made under the same name, or that is another resource's."""
+    """Whether the object belongs to the resource with these labels. An object that somebody else created under the same name, or that
+    belongs to another resource, is neither changed nor deleted."""
     has = live["metadata"].get("labels") or {}
     whose = {key for key in labels if key.startswith("delayedtopics.io/")}
     if whose & has.keys():
         return all(has.get(key) == labels[key] for key in whose)
     managers = {entry.get("manager") for entry in live["metadata"].get("managedFields") or ()}
-    return FIELD_MANAGER in managers  # somebody took the labels away
+    return FIELD_MANAGER in managers  # somebody has removed the labels
 
 
 def not_ready(
@@ -70,8 +72,8 @@ def not_ready(
     where: str,
     template: str,
 ) -> ConditionState:
-    """Returns the condition that says why not all workers are ready. `overdue`: they have had enough time. `where`: the command that shows
-    their pods. `template`: the path of the field with their pod template."""
+    """Returns the condition that says why not all workers are ready. `overdue`: whether workers have had enough time to start. `where`: the
+    command that shows their pods. `template`: the path of the field with their pod template."""
     status = (live or {}).get("status") or {}
     ready = status.get("readyReplicas", 0) if live is not None and _current(live) else 0
     counts = f"{ready} of {wanted} workers are ready, and {status.get('updatedReplicas', 0)} of {wanted} are up to date"
@@ -83,14 +85,14 @@ def not_ready(
             status="False", reason=Reason.WORKERS_FAILING if overdue else Reason.WORKERS_STARTING, message=message
         )
     message = f"{counts}: {found.message.removesuffix('.')}{_REMEDIES.get(found.about, '').format(template=template)}"
-    # A node may be on its way, because an autoscaler of the cluster sees the same pod.
+    # A node may be on its way, because an autoscaler of the cluster reacts to the same pod.
     waits = found.about == "room" and not overdue
     reason = Reason.QUOTA_EXCEEDED if of_quota(found.message) else Reason.WORKERS_FAILING
     return ConditionState(status="False", reason=Reason.WORKERS_STARTING if waits else reason, message=message)
 
 
 def removal(children: Mapping[tuple[str, str], Manifest]) -> tuple[Action, ...]:
-    """The StatefulSet goes in the foreground: it is gone when its pods are."""
+    """Returns the deletions, the StatefulSet first. It is deleted in the foreground, so that it is gone only when its pods are."""
     return tuple(
         DeleteChild(kind=kind, namespace=live["metadata"]["namespace"], name=name, uid=live["metadata"]["uid"])
         for (kind, name), live in sorted(children.items(), key=lambda entry: entry[0][0] != "StatefulSet")
@@ -106,7 +108,7 @@ def all_ready(live: Manifest, wanted: int) -> bool:
 
 
 def ready_pods(live: Manifest, wanted: int) -> int:
-    """Of the StatefulSet, whatever the others wait for; 0 while there are more than there are to be."""
+    """Returns the number of ready pods; 0 while the StatefulSet has more pods than wanted."""
     status = live.get("status") or {}
     too_many = not _current(live) or status.get("replicas", 0) > wanted
     return 0 if too_many else int(status.get("readyReplicas", 0))
@@ -120,7 +122,7 @@ def _change_of(wanted: Manifest, live: Manifest | None) -> Action | None:
     if live is None:
         return ApplyChild(manifest=wanted, change="created")
     if live["metadata"].get("deletionTimestamp"):
-        return None  # somebody deleted it; it is made again when it is gone
+        return None  # somebody deleted it; a later pass creates it again when it is gone
     if drifted(wanted, live) is None:
         return None
     if wanted["kind"] == "StatefulSet":

@@ -1,7 +1,7 @@
-"""Whether a live object still has what was applied. Pure.
+"""Compares live objects with the manifests that were applied. Pure.
 
-The API server fills in defaults and other writers add fields of their own; what counts is that every field of the
-manifest is there, with its value.
+The API server fills in defaults, and other writers add fields of their own. An object has drifted only if a field of the manifest is
+missing or has another value.
 """
 
 from collections.abc import Sequence
@@ -10,18 +10,18 @@ from typing import Any
 from delayed_topics_operator.values.quantity import quantity
 
 MERGE_KEYS = ("uid", "mountPath", "containerPort", "topologyKey", "name", "port")
-"""What Kubernetes tells the entries of a list of objects apart by; the first that all entries have, each with another value. Entries
-without one are compared in their order, as those of affinity are: two terms may have one topologyKey."""
+"""The keys by which Kubernetes distinguishes the entries of a list of objects. The first key that all entries have with different values
+counts. Lists without such a key are compared in order, for example those of affinity, where two terms may have the same topologyKey."""
 
 
 def drifted(wanted: Any, live: Any, path: str = "") -> str | None:
-    """The path of the first field of `wanted` that `live` has otherwise, None if there is none."""
+    """Returns the path of the first field of `wanted` that has another value in `live`, or None if there is none."""
     if isinstance(wanted, dict):
         if not isinstance(live, dict):
             return None if not wanted and live is None else path
         for key, value in wanted.items():
             if key not in live and _empty(value):
-                continue  # the API server leaves out what is empty
+                continue  # the API server omits empty fields
             found = drifted(value, live.get(key), f"{path}.{key}")
             if found:
                 return found
@@ -60,7 +60,8 @@ def _tells_apart(key: str, wanted: Sequence[Any]) -> bool:
 
 
 def _drifted_by(key: str, wanted: Sequence[Any], live: Sequence[Any], path: str) -> str | None:
-    """Entries that others added (a sidecar, a variable) can't be taken away by applying, and are left, also beside one of ours."""
+    """Compares lists by this key. Entries that others added (a sidecar, a variable) can't be removed by applying, and are ignored, even if
+    they have the same key as an entry of the manifest."""
     for i, entry in enumerate(wanted):
         same = [found for found in live if isinstance(found, dict) and found.get(key) == entry[key]]
         at = [drifted(entry, found, f"{path}[{i}]") for found in same or ({},)]

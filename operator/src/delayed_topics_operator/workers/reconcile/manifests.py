@@ -26,7 +26,7 @@ TERMINATION_SECONDS = 30
 
 
 def children(workers: WorkerSet) -> tuple[Manifest, ...]:
-    """All of them, in the order in which they are applied."""
+    """Returns all objects of the workers, in the order in which they are applied."""
     name = workers.name
     selects = dict(workers.labels)
     return (
@@ -63,8 +63,8 @@ def connection_secret(workers: WorkerSet) -> Manifest:
 
 
 def reconnected(live: Manifest, workers: WorkerSet) -> Manifest | None:
-    """The StatefulSet that there is, with the number of replicas and the files of the connection that `workers` has, and else as it is.
-    None if it has them."""
+    """Returns the live StatefulSet with the replicas and the connection files of `workers`, and everything else unchanged. None if it has
+    them already."""
     spec = copy.deepcopy(live["spec"])
     spec["replicas"] = workers.replicas
     pod = spec["template"]
@@ -77,7 +77,8 @@ def reconnected(live: Manifest, workers: WorkerSet) -> Manifest | None:
 
 
 def template_of(live: Manifest, *, labels: Mapping[str, str], pods: PodSettings) -> WorkerTemplate:
-    """What the StatefulSet that there is was given by the template of its resource. `labels`, `pods`: what it has beside that."""
+    """Returns the template of the resource from which the live StatefulSet was made. `labels`, `pods`: what the StatefulSet has in
+    addition."""
     pod = live["spec"]["template"]
     beside = {
         "labels": {*pods.labels, *labels},
@@ -100,7 +101,7 @@ def template_of(live: Manifest, *, labels: Mapping[str, str], pods: PodSettings)
 
 
 def layout_config_map(workers: WorkerSet, record: LayoutRecord) -> Manifest:
-    """A copy for people; the truth is the registry."""
+    """Returns a copy of the layout for people. Only the registry is authoritative."""
     rows = [
         {
             "delaySeconds": kind.delay_seconds,
@@ -139,7 +140,7 @@ def _stateful_set(workers: WorkerSet) -> Manifest:
     return {
         "replicas": workers.replicas,
         "serviceName": workers.name,
-        # Not one after the other: with OrderedReady a bad template wedges the set, even after it was reverted.
+        # With OrderedReady, a bad template blocks the StatefulSet even after it was reverted.
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate"},
         "revisionHistoryLimit": 3,
@@ -159,7 +160,7 @@ def _connection_hash(workers: WorkerSet) -> str:
 
 
 def _connection_files(workers: WorkerSet) -> Manifest:
-    """In a projected volume."""
+    """Returns the files of the connection as a source of a projected volume."""
     items = [{"key": key, "path": f"connection/{key}"} for key in sorted(workers.files)]
     return {"name": f"{workers.name}-connection", "items": items}
 
@@ -217,12 +218,12 @@ def _container(workers: WorkerSet) -> Manifest:
             {"name": "POD_TEMPLATE", "valueFrom": {"fieldRef": {"fieldPath": TEMPLATE_HASH}}},
             *({"name": name, "value": value} for name, value in workers.environment.items()),
         ],
-        "terminationMessagePolicy": "FallbackToLogsOnError",  # its last line says why
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # the last line of the log says why it ended
         "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
         "volumeMounts": [{"name": "settings", "mountPath": "/etc/delayed-topics", "readOnly": True}],
         "resources": resources_of(workers.template),
         "securityContext": CONTAINER_SECURITY,
-        # Alive means that its thread turns; it does not depend on Kafka, so that an outage restarts nothing.
+        # Liveness means that the main loop runs. It does not depend on Kafka, so that an outage of Kafka restarts no pods.
         "startupProbe": {"httpGet": {"path": "/livez", "port": "http"}, "periodSeconds": 1, "failureThreshold": 60},
         "livenessProbe": {
             "httpGet": {"path": "/livez", "port": "http"},
@@ -243,6 +244,6 @@ def _object(api_version: str, kind: str, name: str, workers: WorkerSet, **body: 
     metadata: Manifest = {"name": name, "namespace": workers.home, "labels": dict(workers.labels)}
     if workers.owner_reference is not None:
         metadata["ownerReferences"] = [workers.owner_reference]
-    # A field that is no longer wanted is not missed in the live object; that something else is wanted shows here.
+    # A field that is no longer wanted is no drift of the live object. This digest shows that the manifest has changed.
     metadata["annotations"] = {APPLIED: digest(json.dumps([metadata, body], sort_keys=True))}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}

@@ -1,4 +1,4 @@
-"""Workers in Kubernetes: what they are called, and what they are told. What is made of that is in `manifests`. Pure."""
+"""Defines the names, labels and configuration of workers in Kubernetes. `manifests` makes the objects from them. Pure."""
 
 import hashlib
 import json
@@ -19,28 +19,29 @@ from delayed_topics_operator.values.quantity import quantity
 SERVICE_ACCOUNT = "delayed-topics-worker"
 
 MAX_NAME = 52
-"""A StatefulSet's name with the hash of its revision has to fit into a label (63)."""
+"""The name of a StatefulSet, together with the hash of its revision, has to fit into a label (63 characters)."""
 HASH_DIGITS = 16
-"""Fewer could be made to collide with the objects of another tenant."""
+"""With fewer digits, somebody could make a name that collides with the objects of another tenant."""
 _DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 HTTP_PORT = 8080
 COMMIT_INTERVAL_MS = 100
 DEFAULT_RESOURCES = {"requests": {"cpu": "25m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
 BASE_MEMORY_BYTES = 192 * 2**20
-"""Interpreter, client library and its queues; half of what is left of the memory limit is for windows."""
+"""The memory of the interpreter, the client library and its queues. Half of the rest of the memory limit is for windows."""
 MIN_WINDOW_BYTES = 16 * 2**20
 MAX_WINDOW_BYTES = 2**40
 
 
 def object_name(*, namespace: str, name: str, home: str) -> str:
-    """Name of the StatefulSet, from which all others are made. Unique in the namespace `home` that they live in."""
+    """Returns the name of the StatefulSet, from which the names of all other objects are made. It is unique in the namespace `home` of the
+    objects."""
     plain = f"{name}-delay"
     return plain if home == namespace and _fits(plain) else _hashed(name, f"{namespace}/{name}")
 
 
 def shared_name(connection: Key) -> str:
-    """As `object_name`, of the workers that the DelayedTopics of a connection share."""
+    """Like `object_name`, for the workers that the DelayedTopics of a connection share."""
     of_cluster = connection.kind == "ClusterKafkaConnection"
     plain = f"{connection.name}-{'cluster-shared' if of_cluster else 'shared'}"
     return plain if _fits(plain) else _hashed(connection.name, f"{connection.kind}/{connection.name}")
@@ -58,19 +59,19 @@ def _hashed(name: str, whole: str) -> str:
 
 
 def shared_labels(connection: Key) -> dict[str, str]:
-    """Of every object and pod of the workers that the DelayedTopics of a connection share."""
+    """Returns the labels of all objects and pods of the workers that the DelayedTopics of a connection share."""
     return {**OF_WORKERS, CONNECTION_KIND_LABEL: connection.kind, CONNECTION_LABEL: label_value(connection.name)}
 
 
 def selector(of_pods: Mapping[str, str]) -> str:
-    """By these labels."""
+    """Returns the label selector for pods with these labels, as a string."""
     return ",".join(f"{key}={value}" for key, value in sorted(of_pods.items()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodSettings:
-    """What the operator itself brings into worker pods. `allowed`: it has rights in the namespace the pods belong to.
-    `labels`, `annotations`: those that every pod has in this installation."""
+    """What the operator itself adds to worker pods. `allowed`: whether it has rights in the namespace that the pods belong to. `labels`,
+    `annotations`: those that every pod has in this installation."""
 
     image: str
     image_pull_policy: str
@@ -82,9 +83,9 @@ class PodSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSet:
-    """A StatefulSet of workers, and what is made around it. `owner_reference`: None where the owner lives in another namespace, whose
-    objects can't own these. `labels`: of every object and pod; also what pods are selected by. `service_account`: None: the
-    namespace's own."""
+    """A StatefulSet of workers and the objects around it. `owner_reference`: None if the owner lives in another namespace, because it can't
+    own these objects. `labels`: those of all objects and pods, which are also the selector of the pods. `service_account`: None for the
+    default one of the namespace."""
 
     name: str
     home: str
@@ -100,7 +101,7 @@ class WorkerSet:
 
 
 def owner_reference(kind: str, name: str, uid: str) -> Manifest:
-    """Of an object that goes with this resource."""
+    """Returns the owner reference for an object that is deleted together with this resource."""
     return {"apiVersion": API_VERSION, "kind": kind, "name": name, "uid": uid, "controller": True}
 
 
@@ -113,7 +114,8 @@ def shared_worker_set(
     pods: PodSettings,
     files: Mapping[str, str],
 ) -> WorkerSet:
-    """`group`: of consumers. Partitions come and go with the delayed topics, so those that stay are not to be interrupted: `Sticky`."""
+    """Returns the description of the workers that a connection shares. `group`: the consumer group. Partitions come and go with the delayed
+    topics, so the assignor is `Sticky`, which does not interrupt the partitions that stay."""
     template = asked.template or WorkerTemplate()
     return WorkerSet(
         name=shared_name(connection),
@@ -131,7 +133,7 @@ def shared_worker_set(
 
 
 def config(template: WorkerTemplate, **further: Any) -> str:
-    """worker.json. `further`: what is not the same for all workers with this template."""
+    """Returns worker.json. `further`: what differs between workers with the same template."""
     limit = (resources_of(template).get("limits") or {}).get("memory")
     window_bytes = MIN_WINDOW_BYTES
     if limit is not None:
