@@ -18,13 +18,12 @@ from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
 from delayed_topics_operator.connection.usage import Usage, Use
 from delayed_topics_operator.delayed_topic.observe.kafka import kafka_view
 from delayed_topics_operator.delayed_topic.observe.load import Loads
-from delayed_topics_operator.delayed_topic.reconcile import own_workers, reconcile
+from delayed_topics_operator.delayed_topic.reconcile import own_workers, reconcile, translate
 from delayed_topics_operator.delayed_topic.reconcile.audit_schedule import audit_name, stem, stems
 from delayed_topics_operator.delayed_topic.reconcile.failures import not_ready, with_failure, with_undone
 from delayed_topics_operator.delayed_topic.reconcile.invalid import enough_to_delete, reconcile_invalid
 from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaView, Observation, Subject, Wanted
 from delayed_topics_operator.delayed_topic.reconcile.status import OWN_CONDITIONS
-from delayed_topics_operator.delayed_topic.reconcile.translate import subject, wanted
 from delayed_topics_operator.delayed_topic.reconcile.undone import Undone
 from delayed_topics_operator.engine.context import ControllerContext
 from delayed_topics_operator.engine.execute import Outcome, Owned
@@ -58,7 +57,7 @@ log = logging.getLogger(__name__)
 STEPS = 12
 """The most plans that one pass executes. A new resource needs four."""
 SOON_SECONDS = 0.3
-UNLOOKED_SECONDS = 5.0
+UNCHECKED_SECONDS = 5.0
 """The longest wait for the check of a connection. The check itself wakes the resources that wait for it; this is for a check that never
 comes."""
 WAITING_SECONDS = 10.0
@@ -110,7 +109,7 @@ class DelayedTopics:
             try:
                 plan, link, owned = await self._plan(key, raw)
             except ConnectionNotChecked:
-                return UNLOOKED_SECONDS
+                return UNCHECKED_SECONDS
             except NotYet:
                 return SOON_SECONDS
             if undone.has(plan.actions):
@@ -119,7 +118,7 @@ class DelayedTopics:
                 log.warning("%s: somebody else undoes what the operator has done: %s", key, explanation(plan.actions))
                 return min(await self._conclude(key, _undone(plan, raw), Outcome(done=0)), UNDONE_SECONDS)
             if plan.decided is not None:
-                await self._say(raw, plan.decided)
+                await self._write_status(raw, plan.decided)
             outcome = await self._context.executor.execute(key, plan.actions, link, owned)
             if link is not None and not outcome.failures:
                 self._failing_since.pop(key, None)
@@ -152,7 +151,7 @@ class DelayedTopics:
         except (ValidationError, SpecInvalid) as e:
             plan = reconcile_invalid(raw, e, _now())
         except KubeRefused as e:
-            await self._say(
+            await self._write_status(
                 raw, not_ready(raw, reason_of(e), f"could not read the objects of this resource: {e}", _now())
             )
             raise
@@ -176,7 +175,7 @@ class DelayedTopics:
             known = status_of(DelayedTopicStatus, raw).conditions
             for failure in failures or outcome.failures:
                 status = with_failure(status, failure.action, failure.error, known=known, now=_now())
-            await self._say(raw, status)
+            await self._write_status(raw, status)
         if failures:
             raise failures[0].error
         if waits:
@@ -184,7 +183,7 @@ class DelayedTopics:
         resync_seconds = self._context.settings.resync_seconds
         return min(plan.wake_seconds or resync_seconds, resync_seconds)
 
-    async def _say(self, raw: Manifest, status: DelayedTopicStatus) -> None:
+    async def _write_status(self, raw: Manifest, status: DelayedTopicStatus) -> None:
         """Writes the status if it changed, without the conditions and fields that other controllers own."""
         own = tuple(c for c in status.conditions if c.type in OWN_CONDITIONS)
         try:
@@ -202,120 +201,120 @@ class DelayedTopics:
             before = status_of(DelayedTopicStatus, raw)
             await self._context.recorder.tell(raw, (*notices(before, status), *autoscaled(before, status)))
 
-    async def _observe(self, key: Key, resource: DelayedTopic, asked: Wanted) -> tuple[Observation, KafkaLink | None]:
+    async def _observe(self, key: Key, resource: DelayedTopic, wanted: Wanted) -> tuple[Observation, KafkaLink | None]:
         """Returns the observation, and the link to Kafka if the connection can be used. Raises KafkaUnreachable, KubeError, NotYet."""
         namespace = self._context.store.namespace(key.namespace)
-        about = subject(
+        subject = translate.subject(
             resource,
             cluster=self._context.cluster,
             namespace_labels=namespace["metadata"].get("labels") or {},
             namespace_terminating=bool(namespace["metadata"].get("deletionTimestamp")),
         )
-        home = self._context.settings.home(asked.connection.kind, key.namespace)
+        home = self._context.settings.home(wanted.connection.kind, key.namespace)
         name = worker_sets.object_name(namespace=key.namespace, name=key.name, home=home)
         allowed = self._context.tenants.may_use(home)
-        live = await self._live(about, asked, home=home, name=name, allowed=allowed)
+        live = await self._live(subject, wanted, home=home, name=name, allowed=allowed)
         workers, expected = live.workers, live.expected
         serving = ready_pods(workers, expected) if workers is not None else 0
-        state, kafka, link = await self._kafka(key, asked, about, ready=serving)
-        if about.has_finalizer and not about.deleting:
-            await self._connections.hold(asked.connection)
-        elif not about.has_finalizer and self._connections.leaving(asked.connection):
-            message = f"{asked.connection} is being deleted. Either create it again, or name another one in spec.connectionRef"
+        state, kafka, link = await self._kafka(key, wanted, subject, ready=serving)
+        if subject.has_finalizer and not subject.deleting:
+            await self._connections.hold(wanted.connection)
+        elif not subject.has_finalizer and self._connections.leaving(wanted.connection):
+            message = f"{wanted.connection} is being deleted. Either create it again, or name another one in spec.connectionRef"
             state, kafka, link = Unusable(reason=Reason.CONNECTION_MISSING, message=message, since=_now()), None, None
         observation = Observation(
             now=_now(),
             gone_after_seconds=self._context.settings.gone_after_seconds,
-            subject=about,
-            wanted=asked,
+            subject=subject,
+            wanted=wanted,
             connection=state,
             kafka=kafka,
             pods=pod_settings(self._context.settings, home=home, allowed=allowed),
             children=live.children,
             may_roll=self._context.executor.may_roll(home, name),
             in_vain=self._undone[key].in_vain,
-            audits=(scheduled := self._scheduled_audits(about)),
-            taken=self._taken(about, scheduled),
+            audits=(scheduled := self._scheduled_audits(subject)),
+            taken=self._taken(subject, scheduled),
             worker_pods=live.pods,
             warnings=live.warnings,
             vanished=self._pod_counts.vanished(
-                home, name, workers, wanted=0 if about.deleting else _expected(workers, asked)
+                home, name, workers, wanted=0 if subject.deleting else _expected(workers, wanted)
             ),
-            others=self._others(Use(key, asked.names.front), state, about, asked.connection, link),
+            others=self._others(Use(key, wanted.names.front), state, subject, wanted.connection, link),
             own=self._usage.noted(key),
         )
         return observation, link
 
-    async def _live(self, about: Subject, asked: Wanted, *, home: str, name: str, allowed: bool) -> Live:
-        """Raises KubeError."""
+    async def _live(self, subject: Subject, wanted: Wanted, *, home: str, name: str, allowed: bool) -> Live:
+        """Returns the live objects of the workers, if the operator has rights on them. Raises KubeError."""
         live = Live()
         # Kubernetes itself deletes the objects of a terminating namespace, and the operator's rights on them.
-        if not allowed or (about.namespace_terminating and home == about.namespace):
+        if not allowed or (subject.namespace_terminating and home == subject.namespace):
             return live
         try:
             found = await children(self._context, home=home, name=name)
             workers = found.get(("StatefulSet", name))
-            expected = _expected(workers, asked)
+            expected = _expected(workers, wanted)
             live = Live(children=dict(found), workers=workers, expected=expected)
-            if workers is not None and not about.deleting and not all_ready(workers, expected):
+            if workers is not None and not subject.deleting and not all_ready(workers, expected):
                 pods, warnings = await pods_and_warnings(
                     self._context.kube,
                     workers,
-                    labels=worker_sets.selector(own_workers.labels(about)),
+                    labels=worker_sets.selector(own_workers.labels(subject)),
                     expected=expected,
                 )
                 live = replace(live, pods=pods, warnings=warnings)
         except Forbidden:
             # In a terminating namespace, the operator's RoleBinding may be gone already. Kubernetes deletes all objects there.
-            if home != about.namespace or not about.namespace_terminating:
+            if home != subject.namespace or not subject.namespace_terminating:
                 raise
         return live
 
     def _others(
-        self, use: Use, state: Usable | Unusable, about: Subject, connection: Key, link: KafkaLink | None
+        self, use: Use, state: Usable | Unusable, subject: Subject, connection: Key, link: KafkaLink | None
     ) -> QuotaUsed:
         """Returns what the rest of the namespace uses, or nothing if no quota limits it."""
         grants = state.grants if isinstance(state, Usable) else None
-        if link is None or not grants or hard(grants, about.namespace_labels) == QuotaHard():
+        if link is None or not grants or hard(grants, subject.namespace_labels) == QuotaHard():
             return QuotaUsed()
         return self._usage.others(use, connection, link.registry_read)
 
-    def _scheduled_audits(self, about: Subject) -> tuple[Manifest, ...]:
+    def _scheduled_audits(self, subject: Subject) -> tuple[Manifest, ...]:
         return tuple(
             audit
-            for audit in self._context.store.by_index("DelayedTopicAudit", owner_uids, about.uid)
+            for audit in self._context.store.by_index("DelayedTopicAudit", owner_uids, subject.uid)
             if "deletionTimestamp" not in audit["metadata"]
         )
 
-    def _taken(self, about: Subject, scheduled: Sequence[Manifest]) -> frozenset[str]:
+    def _taken(self, subject: Subject, scheduled: Sequence[Manifest]) -> frozenset[str]:
         """Returns the names of audits that are named like audits of the schedule and were not made by it."""
         named = self._context.store.by_index(
-            "DelayedTopicAudit", stems, (about.namespace, stem(audit_name(about.name, _now())))
+            "DelayedTopicAudit", stems, (subject.namespace, stem(audit_name(subject.name, _now())))
         )
         return frozenset(audit["metadata"]["name"] for audit in named if audit not in scheduled)
 
     async def _kafka(
-        self, key: Key, asked: Wanted, about: Subject, *, ready: int
+        self, key: Key, wanted: Wanted, subject: Subject, *, ready: int
     ) -> tuple[Usable | Unusable, KafkaView | None, KafkaLink | None]:
         """Returns the state of the connection, and what Kafka knows and the link if the connection can be used. `ready`: the number of
         ready workers; 0 while workers are being removed. Raises KafkaUnreachable, ConnectionNotChecked."""
-        state, link = self._connections.look(asked.connection)
+        state, link = self._connections.look(wanted.connection)
         if link is None:
             self._failing_since.pop(key, None)
             self._loads.unknown(key)
             return state, None, None
         try:
             unmarked = self._context.executor.unmarked(key)
-            view = await kafka_view(link, asked.names, about.owner, unmarked=unmarked, deleting=about.deleting)
-            if not asked.measures_due_lag or view.registered.own is None:
+            view = await kafka_view(link, wanted.names, subject.owner, unmarked=unmarked, deleting=subject.deleting)
+            if not wanted.measures_due_lag or view.registered.own is None:
                 self._loads.forget(key)
                 return state, view, link
-            return state, replace(view, load=await self._loads.look(key, link, asked.names, view, ready=ready)), link
+            return state, replace(view, load=await self._loads.look(key, link, wanted.names, view, ready=ready)), link
         except KafkaCallError as e:
             self._loads.unknown(key)
-            since = self._failed_at_kafka(key, asked.connection, e)
-            said = refusal(asked.connection, e, link.registry_id)
-            return Unusable(reason=said.reason, message=str(said), since=since), None, None
+            since = self._failed_at_kafka(key, wanted.connection, e)
+            refused = refusal(wanted.connection, e, link.registry_id)
+            return Unusable(reason=refused.reason, message=str(refused), since=since), None, None
 
     def _failed_at_kafka(self, key: Key, connection: Key, error: KafkaCallError) -> datetime:
         """Requests a check of the connection, and returns the time since when calls to Kafka fail for this resource.
@@ -340,12 +339,12 @@ def _undone(plan: Plan, raw: Manifest) -> Plan:
     return replace(plan, status=with_undone(plan.status, plan.actions, known=known, now=_now()))
 
 
-def _expected(workers: Manifest | None, asked: Wanted) -> int:
+def _expected(workers: Manifest | None, wanted: Wanted) -> int:
     """Returns the number of pods that there should be: fewer than the spec asks for if no more are granted."""
     if workers is None:
-        return asked.replicas
+        return wanted.replicas
     present: int = workers["spec"].get("replicas", 1)
-    return present if asked.autoscale is not None or not asked.own_workers else min(asked.replicas, present)
+    return present if wanted.autoscale is not None or not wanted.own_workers else min(wanted.replicas, present)
 
 
 def _parse(raw: Manifest) -> tuple[DelayedTopic, Wanted]:
@@ -353,12 +352,12 @@ def _parse(raw: Manifest) -> tuple[DelayedTopic, Wanted]:
     SpecInvalid."""
     try:
         resource = parse("DelayedTopic", raw)
-        return resource, wanted(resource)
+        return resource, translate.wanted(resource)
     except (ValidationError, SpecInvalid):
         if not raw["metadata"].get("deletionTimestamp"):
             raise
         resource = parse("DelayedTopic", enough_to_delete(raw))
-        return resource, wanted(resource)
+        return resource, translate.wanted(resource)
 
 
 def _now() -> datetime:

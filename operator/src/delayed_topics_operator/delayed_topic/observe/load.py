@@ -27,7 +27,7 @@ from delayed_topics_operator.values.key import Key
 
 GRACE_MS = 1000
 """A record that became due less than this time ago does not count as due, since its copy may be on its way."""
-SOON = 0.7
+LOOK_AGAIN_FRACTION = 0.7
 """A pass looks at the offsets again after this fraction of LOOK_SECONDS, since passes do not come exactly in time."""
 
 
@@ -59,7 +59,7 @@ class Loads:
             self.unknown(key)
             return Load()
         load, now = self._loads.get(key, Load()), self._clock()
-        if load.latest is None or now - load.latest.at_seconds >= SOON * LOOK_SECONDS:
+        if load.latest is None or now - load.latest.at_seconds >= LOOK_AGAIN_FRACTION * LOOK_SECONDS:
             look = await self._look(key, link, names, layout, kafka, ready)
             self._loads[key] = load = load.after(look)
             metrics.DUE_LAG.labels(key.namespace, key.name).set(look.due_lag)

@@ -49,10 +49,10 @@ CHECKS: tuple[Callable[[Observation], Finding], ...] = (
 def reconcile(o: Observation) -> Plan:
     """Returns the next actions, with the status before they are executed."""
     if o.subject.deleting:
-        return deletion.plan(rebalances.noted(o))
-    o = rebalances.noted(protocol.settled(quota.limited(autoscale.scaled(o))))
+        return deletion.plan(rebalances.with_status(o))
+    o = rebalances.with_status(protocol.settled(quota.limited(autoscale.scaled(o))))
     if o.subject.plan_only:
-        o = replace(o, may_roll=True)  # a plan that nobody executes waits for no turn
+        o = replace(o, may_roll=True)  # a plan that is only shown waits for no turn
         return Plan(status=status.undecided(o.subject.status, status.of(o, planned.conditions(o, _found(o)))))
     found = _found(o)
     now = status.of(o, found.conditions)

@@ -21,21 +21,21 @@ def check(o: Observation) -> Finding:
             f"spec asks for {total} partitions of the delays topic, but a topic can have at most {MAX_PARTITIONS}. "
             "Use fewer lanes or delays"
         )
-        said = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
-        return Finding(conditions={Condition.TOPICS_READY: said}, proceed=False)
+        state = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
+        return Finding(conditions={Condition.TOPICS_READY: state}, proceed=False)
     front = o.wanted.names.front
     if front in o.wanted.targets:
         message = f"spec.ready.allowedTopics has the front topic {front}, where released records would be delayed again. Remove it"
-        said = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
-        return Finding(conditions={Condition.READY: said}, proceed=False)
+        state = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
+        return Finding(conditions={Condition.READY: state}, proceed=False)
     if isinstance(o.connection, Unusable):
-        said = ConditionState(status="Unknown", reason=o.connection.reason, message=o.connection.message)
-        return Finding(conditions={Condition.CLAIMED: said, Condition.TOPICS_READY: said}, proceed=False)
+        state = ConditionState(status="Unknown", reason=o.connection.reason, message=o.connection.message)
+        return Finding(conditions={Condition.CLAIMED: state, Condition.TOPICS_READY: state}, proceed=False)
     refusal = refused(o, o.connection)
     if refusal is None:
         return Finding()
-    said = ConditionState(status="False", reason=Reason.NOT_ALLOWED, message=refusal)
-    return Finding(conditions={Condition.CLAIMED: said}, proceed=False)
+    state = ConditionState(status="False", reason=Reason.NOT_ALLOWED, message=refusal)
+    return Finding(conditions={Condition.CLAIMED: state}, proceed=False)
 
 
 def refused(o: Observation, connection: Usable) -> str | None:
@@ -81,7 +81,7 @@ def covering(o: Observation, grants: Iterable[Grant]) -> list[Grant]:
     return [grant for grant in grants if covers(grant, o.wanted.names.front, o.subject.namespace_labels)]
 
 
-def roomy(o: Observation, grants: Iterable[Grant]) -> list[Grant]:
+def large_enough(o: Observation, grants: Iterable[Grant]) -> list[Grant]:
     """Returns the covering grants that allow the partitions of the resource. If none does, returns all covering grants; the topics then
     stay as they are."""
     found = covering(o, grants)
@@ -113,7 +113,7 @@ def where(o: Observation) -> str:
 def _template_refused(o: Observation, grants: Iterable[Grant]) -> str | None:
     """Returns why no grant allows this worker template, or None. If several grants would be sufficient otherwise, the message is about the
     one that lacks the least."""
-    lacking = [not_granted(o.wanted.template, grant.template) for grant in roomy(o, grants)]
+    lacking = [not_granted(o.wanted.template, grant.template) for grant in large_enough(o, grants)]
     least = min(lacking, key=len)
     if not least:
         return None

@@ -27,10 +27,10 @@ def check(o: Observation) -> Finding:
         key=lambda a: (reason_of(a) in HARMLESS, a.reason, a.member),
     )
     slow_seconds = o.wanted.spec.rebalance.slow_seconds
-    said = _said(alarms)
+    state = _alarm_state(alarms)
     slow = rebalances.slow(o.rebalance, now=o.now, slow_seconds=slow_seconds)
-    if slow is not None and (said.status == "False" or said.reason in HARMLESS):
-        said = ConditionState(status="True", reason=Reason.REBALANCE_SLOW, message=slow)
+    if slow is not None and (state.status == "False" or state.reason in HARMLESS):
+        state = ConditionState(status="True", reason=Reason.REBALANCE_SLOW, message=slow)
     ended = rebalances.ended_slowly(o.subject.status.rebalance, o.rebalance, slow_seconds=slow_seconds)
     wake_seconds = REBALANCING_WAKE_SECONDS if not o.kafka.group.settled else None
     if wake_seconds is None and slow is None and rebalances.under_way_since(o.rebalance) is not None:
@@ -38,7 +38,7 @@ def check(o: Observation) -> Finding:
             slow_seconds  # workers report the end of a rebalance, but nothing reports that it has become slow
         )
     return Finding(
-        conditions={Condition.ALARM: said},
+        conditions={Condition.ALARM: state},
         notices=tuple(_slow_one(record, slow_seconds) for record in ended),
         wake_seconds=wake_seconds,
     )
@@ -67,7 +67,7 @@ def reason_of(alarm: RaisedAlarm) -> Reason:
     return REASONS.get(alarm.reason, Reason.NOT_RELEASING)
 
 
-def _said(alarms: list[RaisedAlarm]) -> ConditionState:
+def _alarm_state(alarms: list[RaisedAlarm]) -> ConditionState:
     if not alarms:
         return ConditionState(status="False", reason=Reason.NONE_RAISED, message="no worker has raised an alarm")
     shown = ". ".join(f"{alarm.member}: {alarm.message}" for alarm in alarms[:SHOWN])

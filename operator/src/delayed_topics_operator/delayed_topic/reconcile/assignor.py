@@ -36,7 +36,7 @@ def stop_first(o: Observation, live: Manifest) -> Finding | None:
         f"all workers of {o.wanted.names.front} stop before they start again with the assignor {o.wanted.assignor}. Workers with the "
         "assignor Sticky can't be in one consumer group with other workers. Records wait until the workers have started"
     )
-    said = ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
+    state = ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
     return Finding(
-        actions=(scale,) if replicas else (), conditions={Condition.WORKERS_READY: said}, wake_seconds=WAKE_SECONDS
+        actions=(scale,) if replicas else (), conditions={Condition.WORKERS_READY: state}, wake_seconds=WAKE_SECONDS
     )

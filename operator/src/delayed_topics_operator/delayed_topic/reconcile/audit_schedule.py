@@ -21,7 +21,7 @@ from delayed_topics_operator.values.plan import ApplyChild, ConditionState, Dele
 
 SCHEDULED_FOR = "delayedtopics.io/scheduled-for"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-CLOCKS = timedelta(minutes=5)
+CLOCK_SKEW = timedelta(minutes=5)
 """The most by which the clocks of the operator and the API server may differ."""
 MAX_NAME = 253
 RETRY_SECONDS = 10.0
@@ -38,8 +38,8 @@ def check(o: Observation) -> Finding:
         first = _next(o, asked, last, made)
         due = _next(o, asked, last, made | o.taken)
     except SpecInvalid as e:
-        said = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=str(e))
-        return Finding(conditions={Condition.READY: said})
+        state = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=str(e))
+        return Finding(conditions={Condition.READY: state})
     notices = (_passed_over(o, first, due),) if first < due and first <= o.now else ()
     done = sorted((audit for audit in o.audits if _verdict(audit)), key=_scheduled_for)
     known = _acknowledged(o, done)
@@ -99,13 +99,13 @@ def _acknowledged(o: Observation, done: Sequence[Manifest]) -> int:
 def _scheduled_for(audit: Manifest) -> datetime:
     """Returns the time in the annotation that the operator set. Anyone who may edit the audit can change it, so an implausible time does
     not count."""
-    noted = (audit["metadata"].get("annotations") or {}).get(SCHEDULED_FOR) or ""
+    annotation = (audit["metadata"].get("annotations") or {}).get(SCHEDULED_FOR) or ""
     created = datetime.fromisoformat(audit["metadata"]["creationTimestamp"])
     try:
-        at = datetime.strptime(noted, TIME).replace(tzinfo=UTC)
+        at = datetime.strptime(annotation, TIME).replace(tzinfo=UTC)
     except ValueError:
         return created
-    return at if at < created + CLOCKS else created
+    return at if at < created + CLOCK_SKEW else created
 
 
 def _made_for(audit: Manifest) -> datetime:

@@ -16,7 +16,7 @@ from delayed_topics_operator.values.plan import Finding
 
 CATCH_UP_SECONDS = 30.0
 """The time in which workers should release the due lag, beside the records that come due meanwhile."""
-USED = 0.7
+MAX_UTILIZATION = 0.7
 """Workers are removed if the load of the last minutes is at most this fraction of what the remaining workers can release."""
 
 
@@ -63,17 +63,18 @@ def decided(load: Load, present: int, least: int, most: int) -> tuple[int, str]:
 
     The number is computed from how many workers there were at the looks, so that the same looks always lead to the same number.
     """
-    seen = load.unchanged()
-    if not seen:
+    intervals = load.unchanged()
+    if not intervals:
         return present, ""  # workers stop or rebalance, or there were too few looks
-    long = sum(interval.seconds for interval in seen) >= KEPT_SECONDS
-    if seen[-1].behind:
-        start = seen[-1].workers < present and not long  # waits for workers that start, but gives up after KEPT_SECONDS
-        too_slow = len(seen) > 1 and all(_too_slow(interval) for interval in seen[-2:])
-        return _grown(seen[-1], present, most) if too_slow and not start else (present, "")
-    if not long or any(interval.behind for interval in seen):
+    long_enough = sum(interval.seconds for interval in intervals) >= KEPT_SECONDS
+    if intervals[-1].behind:
+        # Workers that start are waited for, but not for longer than KEPT_SECONDS.
+        starting = intervals[-1].workers < present and not long_enough
+        too_slow = len(intervals) > 1 and all(_too_slow(interval) for interval in intervals[-2:])
+        return _grown(intervals[-1], present, most) if too_slow and not starting else (present, "")
+    if not long_enough or any(interval.behind for interval in intervals):
         return present, ""
-    return _shrunk(seen, load.worker_per_second, present, least)
+    return _shrunk(intervals, load.worker_per_second, present, least)
 
 
 def _needed(interval: Interval) -> float:
@@ -95,10 +96,10 @@ def _grown(last: Interval, present: int, most: int) -> tuple[int, str]:
     return max(present, min(most, ceil(last.workers * _needed(last) / last.released_per_second))), message
 
 
-def _shrunk(seen: tuple[Interval, ...], worker_per_second: float, present: int, least: int) -> tuple[int, str]:
+def _shrunk(intervals: tuple[Interval, ...], worker_per_second: float, present: int, least: int) -> tuple[int, str]:
     """Removes at most half of the workers, so that enough are left if the estimate is wrong."""
-    due_per_second, workers = max(interval.due_per_second for interval in seen), seen[-1].workers
-    enough = ceil(due_per_second / (USED * worker_per_second))
+    due_per_second, workers = max(interval.due_per_second for interval in intervals), intervals[-1].workers
+    enough = ceil(due_per_second / (MAX_UTILIZATION * worker_per_second))
     message = (
         f"in the last {KEPT_SECONDS / 60:.0f} minutes at most {due_per_second:,.0f} records a second came due, and a worker can "
         f"release {worker_per_second:,.0f} a second"

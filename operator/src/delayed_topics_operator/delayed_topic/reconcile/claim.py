@@ -50,8 +50,8 @@ def _claim_anew(o: Observation, kafka: KafkaView, connection: Usable, finalizer:
     )
 
 
-def _stop(said: ConditionState) -> Finding:
-    return Finding(conditions={Condition.CLAIMED: said}, proceed=False)
+def _stop(state: ConditionState) -> Finding:
+    return Finding(conditions={Condition.CLAIMED: state}, proceed=False)
 
 
 def _held(own: Claim) -> ConditionState:

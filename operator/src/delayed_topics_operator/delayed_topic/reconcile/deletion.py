@@ -128,5 +128,5 @@ def _waiting(o: Observation, what: str, actions: tuple[Action, ...] = ()) -> Pla
 
 
 def _deleting(o: Observation, what: str) -> DelayedTopicStatus:
-    said = ConditionState(status="False", reason=Reason.DELETING, message=f"the deletion waits until {what}")
-    return status.of(o, {Condition.READY: said})
+    state = ConditionState(status="False", reason=Reason.DELETING, message=f"the deletion waits until {what}")
+    return status.of(o, {Condition.READY: state})

@@ -60,18 +60,18 @@ def with_undone(
 ) -> DelayedTopicStatus:
     """Sets Ready, and the conditions that the actions are about, to False, because somebody else undid these actions at once. A condition
     that is False already keeps its reason. `known`: the conditions that the resource has."""
-    said = {Condition(c.type): c for c in status.conditions}
+    changed = {Condition(c.type): c for c in status.conditions}
     for kind in dict.fromkeys((*map(condition_of, actions), Condition.READY)):
         message = _undone(tuple(a for a in actions if kind in (condition_of(a), Condition.READY)))
-        before = said.get(kind)
+        before = changed.get(kind)
         if before is not None and before.status == "False":
-            said[kind] = before.model_copy(update={"message": f"{before.message}. {message}"})
+            changed[kind] = before.model_copy(update={"message": f"{before.message}. {message}"})
         else:
             state = ConditionState(
                 status="False", reason=Reason.IN_PROGRESS, message=f"not all is as declared. {message}"
             )
-            said[kind] = condition(kind, state, known=known, now=now, generation=status.observed_generation)
-    return status.model_copy(update={"conditions": tuple(said.values())})
+            changed[kind] = condition(kind, state, known=known, now=now, generation=status.observed_generation)
+    return status.model_copy(update={"conditions": tuple(changed.values())})
 
 
 def _undone(actions: tuple[Action, ...]) -> str:

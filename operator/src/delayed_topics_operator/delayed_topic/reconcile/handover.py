@@ -36,7 +36,7 @@ come out again."""
 
 def refused(o: Observation) -> str | None:
     """Returns a sentence that says why the topics stay with their present workers, or None if they need not stay."""
-    layout = _layout(o)
+    layout = _own_layout(o)
     if layout is None or layout.group == o.wanted_group or len(layout.waits_ms) <= MAX_PARTITIONS:
         return None
     if layout.group not in (o.wanted.names.group, o.shared_group):
@@ -50,7 +50,7 @@ def refused(o: Observation) -> str | None:
 
 def under_way(o: Observation) -> bool:
     """Whether other workers are to have the topics, and either these workers are ready or the handover has begun."""
-    layout = _layout(o)
+    layout = _own_layout(o)
     if layout is None or layout.group == o.wanted_group or refused(o) is not None:
         return False
     return layout.state == "retired" or (layout.state == "serving" and _are_ready(o))
@@ -63,7 +63,7 @@ def is_given_up(o: Observation) -> bool:
     While a group rebalances, Kafka reports no assignments at all, and members may continue with what they have. A client that has reduced
     its subscription joins again only when it has given up the other partitions, and so has committed them.
     """
-    layout = _layout(o)
+    layout = _own_layout(o)
     settled = o.kafka is not None and o.kafka.group.settled
     return layout is not None and layout.state == "retired" and settled and not holders(o)
 
@@ -75,15 +75,15 @@ def holders(o: Observation) -> list[str]:
     return sorted(m.client_id for m in members if any(topic in sources for topic, _ in m.assignment))
 
 
-def noted(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecord:
+def updated(o: Observation, kafka: KafkaView, record: TopicsRecord) -> TopicsRecord:
     """Returns the record with the offsets that are handed over to another group, or without them when the handover is over."""
     if under_way(o) and is_given_up(o):
-        positions = _positions(record, lambda place: _at(kafka.committed, record, place, o.group))
+        positions = _positions(record, lambda place: _effective_commit(kafka.committed, record, place, o.group))
         return replace(record, handover=Handover(group=o.wanted_group, positions=positions))
     handover, idle = record.handover, _is_idle(o)
     if not kafka.group.members and (idle if handover is None else handover.kept):
         return kept(o, kafka, record)
-    goes_on = handover is not None and handover.group == o.group and not _arrived(handover, kafka.committed)
+    goes_on = handover is not None and handover.group == o.group and not _is_committed(handover, kafka.committed)
     return record if goes_on or (idle and handover is not None and handover.kept) else replace(record, handover=None)
 
 
@@ -119,7 +119,7 @@ def _positions(
 
 def _is_idle(o: Observation) -> bool:
     """Whether the group is to have no members, or its workers have not been ready for longer than workers take to start."""
-    layout = _layout(o)
+    layout = _own_layout(o)
     if layout is None or layout.state != "serving":
         return False
     if o.has_own_workers and o.wanted.replicas == 0:
@@ -140,10 +140,10 @@ def committed(
 ) -> dict[TopicPartitionKey, OffsetAndMetadata | None]:
     """Returns what counts as committed in the group. In a partition that the group has not begun yet, this is the offset that was handed
     over to it."""
-    return {place: _at(found, record, place, group) for place in found}
+    return {place: _effective_commit(found, record, place, group) for place in found}
 
 
-def _at(
+def _effective_commit(
     found: Mapping[TopicPartitionKey, OffsetAndMetadata | None],
     record: TopicsRecord,
     place: TopicPartitionKey,
@@ -154,7 +154,7 @@ def _at(
     return handover.goes_on_at(*place, own) if handover is not None and handover.group == group else own
 
 
-def _arrived(handover: Handover, found: Mapping[TopicPartitionKey, OffsetAndMetadata | None]) -> bool:
+def _is_committed(handover: Handover, found: Mapping[TopicPartitionKey, OffsetAndMetadata | None]) -> bool:
     """Whether the group has committed all offsets that were handed over to it, or later ones."""
     places = ((t, p) for t, positions in handover.positions.items() for p in range(len(positions)))
     return all(handover.goes_on_at(*place, own := found.get(place)) == own for place in places)
@@ -170,7 +170,7 @@ def _are_ready(o: Observation) -> bool:
     return any(all_ready(live, o.wanted.replicas) for live in own)
 
 
-def _layout(o: Observation) -> LayoutRecord | None:
+def _own_layout(o: Observation) -> LayoutRecord | None:
     """Returns the registered layout if it belongs to this resource."""
     layout = o.kafka.registered.layout if o.kafka is not None else None
     return layout if layout is not None and layout.owner == o.subject.owner else None

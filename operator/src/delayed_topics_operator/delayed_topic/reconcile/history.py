@@ -33,8 +33,8 @@ def lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[
     )
     if before is None:
         return (present,)
-    noted = before.lists
-    return noted if replace(noted[-1], from_ms=now_ms) == present else (*noted, present)[-MAX_LISTS:]
+    recorded = before.lists
+    return recorded if replace(recorded[-1], from_ms=now_ms) == present else (*recorded, present)[-MAX_LISTS:]
 
 
 def ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[tuple[AllowedTopic, ...], int]:
@@ -44,11 +44,11 @@ def ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[tuple[All
     ended = [
         a._replace(until_ms=now_ms) if a.until_ms is None and a.topic not in o.wanted.targets else a for a in known
     ]
-    there = {allowed.topic for allowed in ended if allowed.until_ms is None}
-    added = [AllowedTopic(topic, now_ms) for topic in o.wanted.targets if topic not in there]
+    allowed_now = {allowed.topic for allowed in ended if allowed.until_ms is None}
+    added = [AllowedTopic(topic, now_ms) for topic in o.wanted.targets if topic not in allowed_now]
     surplus = max(0, len(ended) + len(added) - MAX_READY_TOPICS)
-    over = [allowed for allowed in ended if allowed.until_ms is not None]
-    forgotten = sorted(over, key=lambda allowed: allowed.until_ms or 0)[:surplus]
+    former = [allowed for allowed in ended if allowed.until_ms is not None]
+    forgotten = sorted(former, key=lambda allowed: allowed.until_ms or 0)[:surplus]
     forgotten_ms = before.ready_topics_forgotten_ms if before is not None else 0
     kept = tuple(allowed for allowed in (*ended, *added) if allowed not in forgotten)
     return kept, max([forgotten_ms, *(allowed.until_ms or 0 for allowed in forgotten)])

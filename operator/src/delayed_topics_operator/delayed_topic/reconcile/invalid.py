@@ -34,6 +34,6 @@ def reconcile_invalid(raw: Mapping[str, Any], error: ValidationError | SpecInval
 
 
 def enough_to_delete(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The resource with only those fields of its spec that say what is to be deleted, and how."""
+    """Returns the resource with only those fields of its spec that say what is to be deleted, and how."""
     spec = {key: value for key, value in (raw.get("spec") or {}).items() if key in _FOR_DELETION}
     return {**raw, "spec": {**spec, "delaySeconds": [0]}, "status": {}}

@@ -26,15 +26,15 @@ BEGIN_WAKE_SECONDS = 5.0
 def check(o: Observation) -> Finding:
     assert o.kafka is not None, "access is checked first"
     t = target(o, o.kafka)
-    said = {
+    conditions = {
         Condition.LAYOUT_CLAMPED: _clamped(o, t),
         Condition.DURABILITY_REDUCED: _durability(o, o.kafka, t),
     }
     if not complete(o.kafka, t):
-        return Finding(conditions=said)
+        return Finding(conditions=conditions)
     known = identified(o, o.kafka)
     started = _started(o, o.kafka, t, known)
-    after = handover.noted(o, o.kafka, started)
+    after = handover.updated(o, o.kafka, started)
     commits = _commits(o, o.kafka, after)
     begun = _begun(o.kafka, after, commits)
     actions: list[Action] = []
@@ -54,7 +54,7 @@ def check(o: Observation) -> Finding:
     wake_seconds = BEGIN_WAKE_SECONDS if waiting or handed_over else None
     if handover.under_way(o):
         wake_seconds = handover.WAKE_SECONDS
-    return Finding(actions=tuple(actions), conditions=said, wake_seconds=wake_seconds)
+    return Finding(actions=tuple(actions), conditions=conditions, wake_seconds=wake_seconds)
 
 
 def _handed_over(o: Observation, record: TopicsRecord) -> str:
@@ -86,7 +86,7 @@ def _started(o: Observation, kafka: KafkaView, t: Target, before: TopicsRecord) 
 
 
 def _commits(o: Observation, kafka: KafkaView, record: TopicsRecord) -> CommitOffsets | None:
-    """Commits the start offsets of partitions that have no committed offset. If the group has members, they do this themselves."""
+    """Returns the commit of the start offsets of partitions that have no committed offset. The members of a group do this themselves."""
     if kafka.group.members:
         return None
     offsets = {
@@ -138,7 +138,7 @@ def _clamped(o: Observation, t: Target) -> ConditionState:
 
 
 def _durability(o: Observation, kafka: KafkaView, t: Target) -> ConditionState:
-    """A record counts as written when `min.insync.replicas` brokers have it."""
+    """Returns the condition DurabilityReduced. A record counts as written when `min.insync.replicas` brokers have it."""
     assert isinstance(o.connection, Usable), "access is checked first"
     replicas = {
         name: info.replication_factor if (info := kafka.topics.get(name)) is not None else t.replication_factor

@@ -127,11 +127,11 @@ def can_be_shared(lags: Sequence[int]) -> bool:
 def _between(before: Look, look: Look) -> Interval | None:
     """Returns None if the two looks cannot be compared, because partitions were added or topics were created again."""
     seconds = look.at_seconds - before.at_seconds
-    came = sum(look.due.values()) - sum(before.due.values())
-    went = sum(look.released.values()) - sum(before.released.values())
-    if before.due.keys() != look.due.keys() or seconds <= 0 or came < 0 or went < 0:
+    became_due = sum(look.due.values()) - sum(before.due.values())
+    were_released = sum(look.released.values()) - sum(before.released.values())
+    if before.due.keys() != look.due.keys() or seconds <= 0 or became_due < 0 or were_released < 0:
         return None
-    due_per_second, released_per_second = came / seconds, went / seconds
+    due_per_second, released_per_second = became_due / seconds, were_released / seconds
     most = max(LEAST_LAG, due_per_second, released_per_second)
     return Interval(
         seconds=seconds,

@@ -1,4 +1,4 @@
-"""Computes what the conditions of a resource say while its plan is shown and nobody executes it. Pure."""
+"""Computes what the conditions of a resource say while its plan is only shown and not executed. Pure."""
 
 from dataclasses import replace
 
@@ -28,20 +28,20 @@ def conditions(o: Observation, found: Finding) -> Conditions:
     planned = ConditionState(
         status="True", reason=Reason.PLAN_ONLY, message=explanation(found.actions) or "nothing has to be done"
     )
-    said = {**found.conditions, Condition.PLANNED: planned}
+    reported = {**found.conditions, Condition.PLANNED: planned}
     if not found.actions:
-        return said
+        return reported
     if _makes_partitions(found.actions):
-        said.pop(Condition.LAYOUT_CLAMPED, None)  # the condition is about the partitions that are planned
+        reported.pop(Condition.LAYOUT_CLAMPED, None)  # the condition is about the partitions that are planned
     for kind, of_kind in (
         (Condition.CLAIMED, _claimed),
         (Condition.TOPICS_READY, _topics),
         (Condition.WORKERS_READY, _workers),
     ):
-        if kind in said:
+        if kind in reported:
             actions = tuple(action for action in found.actions if condition_of(action) == kind)
-            said[kind] = of_kind(o, said[kind], actions)
-    return said
+            reported[kind] = of_kind(o, reported[kind], actions)
+    return reported
 
 
 def _claimed(o: Observation, state: ConditionState, actions: tuple[Action, ...]) -> ConditionState:
@@ -69,10 +69,10 @@ def _workers(o: Observation, state: ConditionState, actions: tuple[Action, ...])
         return ConditionState(status="False", reason=Reason.PLAN_ONLY, message=message)
     if not actions:
         return state
-    running = workers.those_that_run(o) if layout.state != "retired" else None
-    said = running or state
-    reason = Reason.PLAN_ONLY if said.status == "True" else said.reason
-    return replace(said, reason=reason, message=f"{said.message}. {_not_done(actions)}")
+    running = workers.running_state(o) if layout.state != "retired" else None
+    present = running or state
+    reason = Reason.PLAN_ONLY if present.status == "True" else present.reason
+    return replace(present, reason=reason, message=f"{present.message}. {_not_done(actions)}")
 
 
 def _makes_partitions(actions: tuple[Action, ...]) -> bool:

@@ -26,5 +26,5 @@ def _refused(o: Observation) -> RefusedProtocol | None:
     known = o.subject.status.rebalance.refused if o.subject.status.rebalance is not None else None
     if known is not None and known.generation == o.subject.generation:
         return known
-    message = next((said for pod in o.worker_pods if (said := protocol_refusal(pod))), None)
+    message = next((refusal for pod in o.worker_pods if (refusal := protocol_refusal(pod))), None)
     return RefusedProtocol(generation=o.subject.generation, message=message) if message else None

@@ -17,7 +17,7 @@ from delayed_topics_crds.delayed_topic import MAX_PARTITIONS
 
 from delayed_topics_operator.connection.reconcile.grants import hard
 from delayed_topics_operator.connection.reconcile.usable import Usable
-from delayed_topics_operator.delayed_topic.reconcile.access import covering, roomy, where
+from delayed_topics_operator.delayed_topic.reconcile.access import covering, large_enough, where
 from delayed_topics_operator.delayed_topic.reconcile.observation import GrantExceeded, KafkaView, Observation
 from delayed_topics_operator.delayed_topic.reconcile.target import present, target
 from delayed_topics_operator.delayed_topic.reconcile.workers import workers_name
@@ -76,7 +76,7 @@ def _growing(o: Observation, kafka: KafkaView) -> int:
     """Returns the partitions of the largest topic that is to be created, or to be grown beyond what was granted before; 0 if there is
     none."""
     t, had = target(o, kafka), dict[TopicRole, int]()
-    record = _noted(o, kafka)
+    record = _own_layout(o, kafka)
     if record is not None:
         had = {
             "front": record.front_partitions,
@@ -130,7 +130,7 @@ def _workers(o: Observation, kafka: KafkaView, allowed: tuple[Grant, ...] | None
         asked = layout.workers  # as many as before serve until the shared workers can
     live = o.children.get(("StatefulSet", workers_name(o)))
     have = max(live["spec"].get("replicas", 1) if live is not None else 0, o.own.workers)
-    limits = [grant.max_workers for grant in roomy(o, grants)]
+    limits = [grant.max_workers for grant in large_enough(o, grants)]
     uncovered = allowed is not None and not limits
     most = max((limit for limit in limits if limit is not None), default=0)
     limit = most if uncovered or (limits and None not in limits) else None
@@ -159,11 +159,11 @@ def _asked(o: Observation, kafka: KafkaView) -> int:
 
 
 def _have(o: Observation, kafka: KafkaView) -> int:
-    record = _noted(o, kafka)
+    record = _own_layout(o, kafka)
     return partitions_of(record, kafka.registered.topics) if record is not None else 0
 
 
-def _noted(o: Observation, kafka: KafkaView) -> LayoutRecord | None:
+def _own_layout(o: Observation, kafka: KafkaView) -> LayoutRecord | None:
     """Returns the registered layout if it belongs to this resource. A layout that is only planned counts too, because it was granted."""
     record = kafka.registered.layout
     return record if record is not None and record.owner == o.subject.owner else None

@@ -19,7 +19,7 @@ SAME_GENERATION = timedelta(minutes=10)
 """Rebalances with the same generation that began further apart are of different groups: one was deleted, and then the other was created."""
 
 
-def noted(o: Observation) -> Observation:
+def with_status(o: Observation) -> Observation:
     """Returns the observation with what the status will say of the consumer group."""
     return o if o.kafka is None else replace(o, rebalance=_status(o, o.kafka))
 
@@ -83,9 +83,9 @@ def rebalance_status(
     is under way, none are added."""
     before = before or RebalanceStatus(state="Unknown")
     state: GroupState = "Empty" if not group.members else "Stable" if group.settled else "Rebalancing"
-    told = [_record(rebalance) for rebalance in news.rebalances]
-    fresh = _after(told, before.recent[0] if before.recent else None) if state != "Rebalancing" else []
-    known = [_as_told(record, told) for record in before.recent]
+    reported = [_record(rebalance) for rebalance in news.rebalances]
+    fresh = _after(reported, before.recent[0] if before.recent else None) if state != "Rebalancing" else []
+    known = [_updated(record, reported) for record in before.recent]
     members = sorted(group.members, key=lambda m: m.client_id)
     return RebalanceStatus(
         state=state,
@@ -99,18 +99,18 @@ def rebalance_status(
     )
 
 
-def _after(told: Sequence[RebalanceRecord], newest: RebalanceRecord | None) -> list[RebalanceRecord]:
+def _after(reported: Sequence[RebalanceRecord], newest: RebalanceRecord | None) -> list[RebalanceRecord]:
     """Returns the rebalances after the newest one that is known."""
     if newest is None:
-        return list(told)
-    at = next((i for i in range(len(told), 0, -1) if _same(told[i - 1], newest)), None)
-    return list(told[at:]) if at is not None else [r for r in told if r.started_at > newest.started_at]
+        return list(reported)
+    at = next((i for i in range(len(reported), 0, -1) if _same(reported[i - 1], newest)), None)
+    return list(reported[at:]) if at is not None else [r for r in reported if r.started_at > newest.started_at]
 
 
-def _as_told(known: RebalanceRecord, told: Sequence[RebalanceRecord]) -> RebalanceRecord:
+def _updated(known: RebalanceRecord, reported: Sequence[RebalanceRecord]) -> RebalanceRecord:
     """Returns a known rebalance with what workers have reported of it since. Kafka may have removed the first events about it, so the
     record with more moved partitions counts."""
-    found = next((record for record in told if _same(record, known)), known)
+    found = next((record for record in reported if _same(record, known)), known)
     return found if found.moved_partitions >= known.moved_partitions else known
 
 

@@ -39,13 +39,13 @@ _SHOWN_ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter"
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
-def of(o: Observation, said: Conditions) -> DelayedTopicStatus:
+def of(o: Observation, reported: Conditions) -> DelayedTopicStatus:
     before, names, kafka = o.subject.status, o.wanted.names, o.kafka
     claimed = kafka is not None and kafka.registered.own is not None and kafka.registered.holder == kafka.registered.own
     registered = kafka.registered.layout if kafka is not None and claimed else None
     return DelayedTopicStatus(
         observed_generation=o.subject.generation,
-        conditions=conditions(o, said),
+        conditions=conditions(o, reported),
         topic=names.front,
         produce_to=names.front,
         consume_from=names.ready,
@@ -69,7 +69,7 @@ def decided(before: DelayedTopicStatus, status: DelayedTopicStatus) -> DelayedTo
 
 
 def undecided(before: DelayedTopicStatus, status: DelayedTopicStatus) -> DelayedTopicStatus:
-    """Returns the status with the number of workers that was decided before, because nobody acts on the new one."""
+    """Returns the status with the number of workers that was decided before, because the new decision is not carried out."""
     if status.workers is None:
         return status
     kept = {name: getattr(before.workers, name, None) for name in ("wanted_replicas", "last_scaled")}
@@ -85,7 +85,7 @@ def _decisions(status: DelayedTopicStatus) -> tuple[int | None, RefusedProtocol 
     )
 
 
-def conditions(o: Observation, said: Conditions) -> tuple[StatusCondition, ...]:
+def conditions(o: Observation, reported: Conditions) -> tuple[StatusCondition, ...]:
     """Returns all conditions. Those that no check reported stay as they are, with the generation for which they were reported."""
     before = o.subject.status.conditions
     stays = {Condition(c.type): c for c in before if c.type in OWN_CONDITIONS and c.type != Condition.PLANNED}
@@ -94,8 +94,8 @@ def conditions(o: Observation, said: Conditions) -> tuple[StatusCondition, ...]:
         for kind, c in stays.items()
         if c.reason in REASONS
     }
-    all_said: dict[Condition, ConditionState] = {**known, **said}
-    fresh = {Condition.READY: _ready(o, all_said), **said}
+    all_reported: dict[Condition, ConditionState] = {**known, **reported}
+    fresh = {Condition.READY: _ready(o, all_reported), **reported}
     made = {
         kind: condition(kind, s, known=before, now=o.now, generation=o.subject.generation) for kind, s in fresh.items()
     }
@@ -110,22 +110,22 @@ def in_units(seconds: int) -> str:
     return f"{seconds // size}{unit}"
 
 
-def _ready(o: Observation, said: Mapping[Condition, ConditionState]) -> ConditionState:
+def _ready(o: Observation, reported: Mapping[Condition, ConditionState]) -> ConditionState:
     for kind in (Condition.CLAIMED, Condition.TOPICS_READY, Condition.WORKERS_READY):
-        found = said.get(kind)
+        found = reported.get(kind)
         if found is None:
             return ConditionState(
                 status="False", reason=Reason.IN_PROGRESS, message=f"the condition {kind} is not known yet"
             )
         if found.status != "True":
             return ConditionState(status="False", reason=found.reason, message=found.message)
-    alarm = said.get(Condition.ALARM)
+    alarm = reported.get(Condition.ALARM)
     if alarm is not None and alarm.status == "True" and alarm.reason not in HARMLESS:
         return ConditionState(status="False", reason=alarm.reason, message=alarm.message)
-    workers = said[Condition.WORKERS_READY]
+    workers = reported[Condition.WORKERS_READY]
     if workers.reason == Reason.ROLLOUT_WAITING:
         return replace(workers, status="False")
-    shown = next((s for s in (said[Condition.TOPICS_READY], workers) if s.reason == Reason.PLAN_ONLY), None)
+    shown = next((s for s in (reported[Condition.TOPICS_READY], workers) if s.reason == Reason.PLAN_ONLY), None)
     if shown is not None and o.subject.plan_only:
         return shown
     if o.wanted.spec.paused:

@@ -51,10 +51,10 @@ def held_by_other(o: Observation, holder: Claim, own: Claim | None) -> Finding:
                 keys=(own.key,), why=f"withdraw the claim on {own.topic}, because {who(holder.owner)} claimed it first"
             ),
         )
-    said = _not_granted(o, holder) if asked and not allowed else _held_by(o, holder, names)
+    state = _not_granted(o, holder) if asked and not allowed else _held_by(o, holder, names)
     if allowed and o.beyond.topics is not None:
-        said = o.beyond.topics
-    return Finding(actions=withdraw, conditions={Condition.CLAIMED: said}, proceed=False)
+        state = o.beyond.topics
+    return Finding(actions=withdraw, conditions={Condition.CLAIMED: state}, proceed=False)
 
 
 def taken(own: Claim) -> str:
@@ -86,7 +86,7 @@ def _succeeds(own: Claim, holder: Claim) -> bool:
 
 
 def _take_over(o: Observation, holder: Claim, own: Claim | None) -> Finding:
-    """Writes the new claim before the old one is removed, so that nobody else can claim the topics in between."""
+    """Writes the new claim before the old one is removed, so that no other resource can claim the topics in between."""
     claim = Claim(
         topic=holder.topic,
         owner=o.subject.owner,
@@ -101,12 +101,12 @@ def _take_over(o: Observation, holder: Claim, own: Claim | None) -> Finding:
     removed = RemoveFromRegistry(
         keys=(holder.key,), why=f"remove the claim of {who(holder.owner)}, which was taken over"
     )
-    said = ConditionState(
+    state = ConditionState(
         status="Unknown",
         reason=Reason.IN_PROGRESS,
         message=f"the operator is taking over the topics from {who(holder.owner)}",
     )
-    return Finding(actions=(*finalizer, *written, removed), conditions={Condition.CLAIMED: said}, proceed=False)
+    return Finding(actions=(*finalizer, *written, removed), conditions={Condition.CLAIMED: state}, proceed=False)
 
 
 def _held_by(o: Observation, holder: Claim, names: tuple[str, ...]) -> ConditionState:

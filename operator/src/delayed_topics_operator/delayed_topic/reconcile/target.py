@@ -66,12 +66,14 @@ def target(o: Observation, kafka: KafkaView) -> Target:
     else:
         served = previous if previous is not None and previous.state == "serving" else None
         front = max(
-            o.wanted.front_partitions, _known(o, kafka, names["front"]), served.front_partitions if served else 0
+            o.wanted.front_partitions,
+            _partitions_ever(o, kafka, names["front"]),
+            served.front_partitions if served else 0,
         )
         ready = max(front, _own_partitions(kafka, names["ready"]), served.ready_partitions if served else 0)
-        layout = _layout(previous, o.wanted.layout, _known(o, kafka, names["delays"]))
+        layout = _layout(previous, o.wanted.layout, _partitions_ever(o, kafka, names["delays"]))
     brokers = o.connection.brokers if isinstance(o.connection, Usable) else 1
-    ids = noted(o, kafka).ids
+    ids = topics_record(o, kafka).ids
     return Target(
         names=names,
         layout=layout,
@@ -95,10 +97,10 @@ def target(o: Observation, kafka: KafkaView) -> Target:
 def complete(kafka: KafkaView, t: Target) -> bool:
     """Whether Kafka has all that the layout needs. Partitions without a leader count too, once their start offsets are known: any partition
     can lose its leader at any time."""
-    return not t.stuck and _has_others(kafka, t, t.roles) and _begins_known(kafka, t)
+    return not t.stuck and _has_partitions(kafka, t, t.roles) and _start_offsets_known(kafka, t)
 
 
-def _has_others(kafka: KafkaView, t: Target, roles: Iterable[TopicRole]) -> bool:
+def _has_partitions(kafka: KafkaView, t: Target, roles: Iterable[TopicRole]) -> bool:
     """Whether Kafka has the partitions of these topics, apart from topics that are lost or foreign."""
     others = ((role, t.names[role]) for role in roles if t.names[role] not in (*t.lost, *t.foreign))
     return all(present(kafka, name) >= t.partitions[role] for role, name in others)
@@ -106,10 +108,10 @@ def _has_others(kafka: KafkaView, t: Target, roles: Iterable[TopicRole]) -> bool
 
 def _can_be_given_back(kafka: KafkaView, t: Target) -> bool:
     """Whether the former group can continue with its retired layout. It did without a control topic that has yet to be created."""
-    return _has_others(kafka, t, (role for role in t.roles if role != "control")) and _begins_known(kafka, t)
+    return _has_partitions(kafka, t, (role for role in t.roles if role != "control")) and _start_offsets_known(kafka, t)
 
 
-def _begins_known(kafka: KafkaView, t: Target) -> bool:
+def _start_offsets_known(kafka: KafkaView, t: Target) -> bool:
     """Whether the start offset of each partition of the layout is in the registry, or Kafka has reported it in this pass."""
     sources = {t.names[role]: t.partitions[role] for role in SOURCES if t.names[role] not in (*t.lost, *t.foreign)}
     missing = unnoted(_record(kafka, t.names["front"]), kafka.topics, sources)
@@ -127,7 +129,7 @@ def _kept(o: Observation, previous: LayoutRecord | None) -> LayoutRecord | None:
 def _layout(previous: LayoutRecord | None, spec: LayoutSpec, known: int) -> Layout:
     """Returns the first layout, or the one that follows from the previous layout.
 
-    Planned partitions that Kafka never created are planned anew, since nobody has written into them. A growth that Kafka refuses can
+    Planned partitions that Kafka never created are planned anew, since no record was written into them. A growth that Kafka refuses can
     therefore be taken back.
     """
     if previous is None:
@@ -141,9 +143,9 @@ def _layout(previous: LayoutRecord | None, spec: LayoutSpec, known: int) -> Layo
     return layout if same else replace(following, generation=layout.generation + 1)
 
 
-def _known(o: Observation, kafka: KafkaView, name: str) -> int:
+def _partitions_ever(o: Observation, kafka: KafkaView, name: str) -> int:
     """Returns the number of partitions that a front or delays topic has, or once had."""
-    return max(_own_partitions(kafka, name), len(noted(o, kafka).start_offsets.get(name, ())))
+    return max(_own_partitions(kafka, name), len(topics_record(o, kafka).start_offsets.get(name, ())))
 
 
 def names_of(o: Observation) -> Mapping[TopicRole, str]:
@@ -158,7 +160,8 @@ def names_of(o: Observation) -> Mapping[TopicRole, str]:
     }
 
 
-def noted(o: Observation, kafka: KafkaView) -> TopicsRecord:
+def topics_record(o: Observation, kafka: KafkaView) -> TopicsRecord:
+    """Returns what the registry has about the topics of this resource; an empty record if it has nothing."""
     return _record(kafka, o.wanted.names.front)
 
 
@@ -189,7 +192,7 @@ def _is_foreign(kafka: KafkaView, name: str) -> bool:
 def identified(o: Observation, kafka: KafkaView) -> TopicsRecord:
     """Returns the topics record with the ids of all topics that belong to this resource. What the record has about former topics with these
     names is removed."""
-    before, own = noted(o, kafka), kafka.registered.own
+    before, own = topics_record(o, kafka), kafka.registered.own
     ids = {name: info.id for name, info in kafka.topics.items() if info is not None and is_ours(kafka, name)}
     again = {name for name, known in before.ids.items() if ids.get(name, known) != known}
     starts = {name: offsets for name, offsets in before.start_offsets.items() if name not in again}
@@ -288,7 +291,7 @@ def kept_serving(o: Observation, served: LayoutRecord) -> LayoutRecord:
 
 
 def given_back(o: Observation, kafka: KafkaView, retired: LayoutRecord) -> LayoutRecord:
-    """Returns a retired layout as its former group serves it again, or still retired if Kafka does not have all of it."""
+    """Returns a retired layout as its former group serves it again, or in its present state if Kafka does not have all of it."""
     kept = kept_serving(o, retired.before or retired)
     return replace(kept, state="serving") if _can_be_given_back(kafka, target(o, kafka)) else kept
 

@@ -12,10 +12,10 @@ from delayed_topics_operator.delayed_topic.reconcile.target import (
     complete,
     id_of,
     identified,
-    noted,
     present,
     settings,
     target,
+    topics_record,
     write_layout,
 )
 from delayed_topics_operator.values.annotations import ACCEPT_LOSS
@@ -41,8 +41,8 @@ def check(o: Observation) -> Finding:
     lacking = any(setting in NEEDED for role in t.roles for setting in differing(o, o.kafka, t, role))
     if t.stuck:
         followed = write_layout(o, o.kafka, t) if layout is not None and not lacking else ()
-        said = _lost(o, o.kafka, t) if t.lost else _foreign(o, t)
-        return Finding(actions=(*followed, *repaired), conditions={Condition.TOPICS_READY: said}, proceed=not lacking)
+        state = _lost(o, o.kafka, t) if t.lost else _foreign(o, t)
+        return Finding(actions=(*followed, *repaired), conditions={Condition.TOPICS_READY: state}, proceed=not lacking)
     if refused is not None and layout is None:
         return Finding(conditions={Condition.TOPICS_READY: refused})
     created = tuple(spec for role in t.roles if (spec := _created(o, o.kafka, t, role)))
@@ -55,7 +55,7 @@ def check(o: Observation) -> Finding:
     names = (*(spec.name for spec in created), *(action.topic for action in grown))
     return Finding(
         actions=(*_identified(o, o.kafka), *planned, *made, *repaired),
-        conditions={Condition.TOPICS_READY: refused or _said(o, o.kafka, t, names, leaderless)},
+        conditions={Condition.TOPICS_READY: refused or _topics_state(o, o.kafka, t, names, leaderless)},
         notices=_made_again(o, o.kafka, t),
         wake_seconds=NO_LEADER_WAKE_SECONDS if leaderless else None,
         proceed=not lacking,
@@ -65,7 +65,7 @@ def check(o: Observation) -> Finding:
 def _identified(o: Observation, kafka: KafkaView) -> tuple[WriteRegistry, ...]:
     """Writes the ids of topics to the registry before anything is done with the topics, so that no other topic of the same name is taken
     for one of them."""
-    record, before = identified(o, kafka), noted(o, kafka)
+    record, before = identified(o, kafka), topics_record(o, kafka)
     if record == before:
         return ()
     names = sorted(name for name, id_ in record.ids.items() if before.ids.get(name) != id_)
@@ -101,7 +101,9 @@ def _repaired(o: Observation, kafka: KafkaView, t: Target, role: TopicRole) -> A
     )
 
 
-def _said(o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], leaderless: bool) -> ConditionState:
+def _topics_state(
+    o: Observation, kafka: KafkaView, t: Target, made: tuple[str, ...], leaderless: bool
+) -> ConditionState:
     delays = t.names["delays"]
     if t.foreign:
         return _foreign(o, t)
@@ -188,7 +190,7 @@ def _kept_longer(o: Observation, kafka: KafkaView, t: Target) -> str:
 
 def _lost(o: Observation, kafka: KafkaView, t: Target) -> ConditionState:
     name = t.lost[0]
-    old, new = noted(o, kafka).ids[name], id_of(kafka.topics.get(name))
+    old, new = topics_record(o, kafka).ids[name], id_of(kafka.topics.get(name))
     what = f"{name} and created it again (its id was {old} and is {new})" if new else f"{name} (its id was {old})"
     message = (
         f"somebody else deleted topic {what}. The records that waited in it are lost. The operator does not continue with another topic "
@@ -216,7 +218,7 @@ def _foreign(o: Observation, t: Target) -> ConditionState:
 
 def _made_again(o: Observation, kafka: KafkaView, t: Target) -> tuple[Notice, ...]:
     """Reports that ready, dead-letter or control topics were deleted. No record waits in them, so the operator creates them again."""
-    ids = noted(o, kafka).ids
+    ids = topics_record(o, kafka).ids
     lost: dict[TopicRole, str] = {
         "ready": "Records in it that were not consumed are lost",
         "dead-letter": "Records in it that were not consumed are lost",

@@ -22,7 +22,7 @@ from delayed_topics_operator.workers.reconcile.children import changes, in_the_w
 
 
 def check(o: Observation, planned: Iterable[Action]) -> Finding:
-    """`planned`: the actions of the checks before."""
+    """Keeps the present workers up to date. `planned`: the actions of the checks before."""
     if o.kafka is None or not isinstance(o.connection, Usable) or not o.pods.allowed:
         return Finding()
     holder, layout = o.kafka.registered.holder, o.kafka.registered.layout
@@ -52,8 +52,8 @@ def _workers(o: Observation, connection: Usable) -> Finding:
 
 
 def _stays(o: Observation) -> Finding:
-    """Reports that topics which are to move to other workers stay with the present ones."""
-    serving = workers.those_that_run(o) if o.group != o.wanted_group else None
+    """Reports that the topics stay with their present workers although the spec moves them to others."""
+    serving = workers.running_state(o) if o.group != o.wanted_group else None
     if serving is None:
         return Finding()
     message = (

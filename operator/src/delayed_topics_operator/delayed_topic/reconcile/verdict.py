@@ -44,5 +44,5 @@ def _broken(o: Observation, broken: LastViolation, last: LastAudit | None) -> st
     )
 
 
-def _finding(said: ConditionState) -> Finding:
-    return Finding(conditions={Condition.DELIVERY_VERIFIED: said})
+def _finding(state: ConditionState) -> Finding:
+    return Finding(conditions={Condition.DELIVERY_VERIFIED: state})

@@ -46,10 +46,10 @@ def check(o: Observation) -> Finding:
     live = o.children.get(("StatefulSet", name))
     registered = o.kafka.registered.layout
     if live is None and (registered is None or registered.served is None):
-        said = ConditionState(
+        state = ConditionState(
             status="False", reason=Reason.WORKERS_STARTING, message="the workers start when the topics are ready"
         )
-        return Finding(conditions={Condition.WORKERS_READY: said})
+        return Finding(conditions={Condition.WORKERS_READY: state})
     layout = registered or record(o, target(o, o.kafka), "planned")
     asked = o.wanted
     if live is not None and o.leaves_own_workers:
@@ -64,33 +64,33 @@ def check(o: Observation) -> Finding:
     if live is not None and not (o.shares_workers or mixes(o)) and (stopping := stop_first(o, live)) is not None:
         return stopping
     found = rolled(o, live, actions)
-    said = _handing_over(o) or found.conditions[Condition.WORKERS_READY]
+    state = _handing_over(o) or found.conditions[Condition.WORKERS_READY]
     if (kept := handover.refused(o)) is not None:
-        serving = those_that_run(o) or said
-        said = replace(serving, message=f"{serving.message}. {kept}")
-        said = _unguaranteed(said) if o.wanted.spec.guarantee == "ExactlyOnce" else said
-    return replace(found, actions=(*found.actions, *fences(o)), conditions={Condition.WORKERS_READY: said})
+        serving = running_state(o) or state
+        state = replace(serving, message=f"{serving.message}. {kept}")
+        state = _guarantee_not_kept(state) if o.wanted.spec.guarantee == "ExactlyOnce" else state
+    return replace(found, actions=(*found.actions, *fences(o)), conditions={Condition.WORKERS_READY: state})
 
 
 def rolled(o: Observation, live: Manifest | None, actions: tuple[Action, ...]) -> Finding:
     """Returns all actions if the workers may roll now, or if no action rolls them. Otherwise leaves out what changes pods, but scales the
     StatefulSet. `live`: the StatefulSet of the workers."""
-    said = _said(o, live)
+    state = _workers_state(o, live)
     if in_vain := tuple(action for action in actions if action in o.in_vain):
-        said = replace(said, message=f"{said.message}. {_put_back(in_vain)}")
+        state = replace(state, message=f"{state.message}. {_put_back(in_vain)}")
     rolls = [action for action in actions if isinstance(action, ApplyChild) and action.rolls]
     if o.may_roll or not rolls:
-        wake_seconds = POD_WAKE_SECONDS if said.status == "False" and o.wanted.replicas else None
-        return Finding(actions=actions, conditions={Condition.WORKERS_READY: said}, wake_seconds=wake_seconds)
+        wake_seconds = POD_WAKE_SECONDS if state.status == "False" and o.wanted.replicas else None
+        return Finding(actions=actions, conditions={Condition.WORKERS_READY: state}, wake_seconds=wake_seconds)
     waits = any(action not in o.in_vain for action in rolls)
     return Finding(
         actions=(*(a for a in actions if not of_pods(a)), *_scaling(o, live)),
-        conditions={Condition.WORKERS_READY: _waiting(o, said) if waits else said},
+        conditions={Condition.WORKERS_READY: _waiting(o, state) if waits else state},
         wake_seconds=ROLL_WAKE_SECONDS if waits else None,
     )
 
 
-def those_that_run(o: Observation) -> ConditionState | None:
+def running_state(o: Observation) -> ConditionState | None:
     """Returns the condition of the workers that have the topics now, whatever the spec asks for, or None if there are none."""
     if o.shares_workers and isinstance(o.connection, Usable) and o.connection.shared is not None:
         return o.connection.shared.said
@@ -101,7 +101,7 @@ def those_that_run(o: Observation) -> ConditionState | None:
     if not replicas:
         message = f"there are no workers, so {NOTHING_RELEASED}"
         return ConditionState(status="False", reason=Reason.SCALED_TO_ZERO, message=message)
-    return _said(replace(o, wanted=replace(o.wanted, replicas=replicas)), live)
+    return _workers_state(replace(o, wanted=replace(o.wanted, replicas=replicas)), live)
 
 
 def _shared(o: Observation, registered: LayoutRecord | None, shared: Shared) -> Finding:
@@ -110,11 +110,13 @@ def _shared(o: Observation, registered: LayoutRecord | None, shared: Shared) -> 
     copies = [manifests.layout_config_map(own, registered)] if registered is not None else []
     kept = {(copy["kind"], copy["metadata"]["name"]) for copy in copies}
     former = {at: live for at, live in o.children.items() if at not in kept and ours(live, own.labels)}
-    said = shared.said
+    state = shared.said
     if registered is None or registered.served is None:
         message = "the shared workers start to serve the topics when the topics are ready"
-        said = _handing_over(o) or ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
-    return Finding(actions=(*changes(copies, o.children), *removal(former)), conditions={Condition.WORKERS_READY: said})
+        state = _handing_over(o) or ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
+    return Finding(
+        actions=(*changes(copies, o.children), *removal(former)), conditions={Condition.WORKERS_READY: state}
+    )
 
 
 def _handing_over(o: Observation) -> ConditionState | None:
@@ -130,7 +132,7 @@ def _handing_over(o: Observation) -> ConditionState | None:
     return ConditionState(status="False", reason=Reason.WORKERS_STARTING, message=message)
 
 
-def _unguaranteed(serving: ConditionState) -> ConditionState:
+def _guarantee_not_kept(serving: ConditionState) -> ConditionState:
     """Reports that shared workers keep the topics without the guarantee of the spec. `serving`: the condition of these workers."""
     message = (
         f"{serving.message}. Shared workers have the guarantee AtLeastOnce, so records may come out again, although spec.guarantee is "
@@ -185,7 +187,7 @@ def _waiting(o: Observation, present: ConditionState) -> ConditionState:
     return replace(present, reason=reason, message=message)
 
 
-def _said(o: Observation, live: Manifest | None) -> ConditionState:
+def _workers_state(o: Observation, live: Manifest | None) -> ConditionState:
     wanted = o.wanted.replicas
     if wanted == 0 and o.beyond.workers is not None:
         return ConditionState(status="False", reason=Reason.GRANT_EXCEEDED, message=o.beyond.workers)

@@ -1,4 +1,4 @@
-"""Computes the actions that make the objects around a StatefulSet of workers as declared. Pure."""
+"""Computes the actions that bring the objects around a StatefulSet of workers to their declared state. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -21,7 +21,7 @@ STARTING_SECONDS = 120.0
 NOTHING_RELEASED = (
     "nothing is released, and Kafka removes each record when it is older than the retention.ms of its topic"
 )
-"""What messages say where there are no workers."""
+"""The part of a message that says what it means to have no workers."""
 _REMEDIES = {
     "image": ". Correct the chart values images.worker or images.pullSecrets",
     "room": ". Either lower {template}.resources, or add room on the nodes",
@@ -31,7 +31,7 @@ _IMMUTABLE = ("serviceName", "selector", "podManagementPolicy")
 
 
 def changes(wanted: Iterable[Manifest], live: Live) -> tuple[Action, ...]:
-    """Returns the actions that make the live objects as wanted."""
+    """Returns the actions that turn the live objects into the wanted ones."""
     found = (_change_of(manifest, live.get((manifest["kind"], manifest["metadata"]["name"]))) for manifest in wanted)
     return tuple(action for action in found if action is not None)
 
@@ -108,7 +108,7 @@ def all_ready(live: Manifest, wanted: int) -> bool:
 
 
 def ready_pods(live: Manifest, wanted: int) -> int:
-    """Returns the number of ready pods; 0 while the StatefulSet has more pods than wanted."""
+    """Returns the number of ready pods; 0 while the StatefulSet has more pods than wanted, or its status is not up to date."""
     status = live.get("status") or {}
     too_many = not _current(live) or status.get("replicas", 0) > wanted
     return 0 if too_many else int(status.get("readyReplicas", 0))

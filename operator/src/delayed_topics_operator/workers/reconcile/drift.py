@@ -51,10 +51,10 @@ def drifted(wanted: Any, live: Any, path: str = "") -> str | None:
 
 
 def _merge_key(wanted: Sequence[Any]) -> str | None:
-    return next((key for key in MERGE_KEYS if wanted and _tells_apart(key, wanted)), None)
+    return next((key for key in MERGE_KEYS if wanted and _identifies(key, wanted)), None)
 
 
-def _tells_apart(key: str, wanted: Sequence[Any]) -> bool:
+def _identifies(key: str, wanted: Sequence[Any]) -> bool:
     values = [entry[key] for entry in wanted if isinstance(entry, dict) and key in entry]
     return len({str(value) for value in values}) == len(wanted)
 
