@@ -7,7 +7,8 @@ from itertools import takewhile
 from delayed_topics_core.offsets import TopicPartitionKey
 
 LOOK_SECONDS = 4.0
-"""The time between two looks at the offsets. It takes three looks to see that workers do not catch up."""
+"""The time between two looks at the offsets. It takes three looks to see that workers do not catch up, so this is a third of the time that
+may take."""
 KEPT_SECONDS = 300.0
 """The time for which the load is remembered."""
 LEAST_LAG = 1000
