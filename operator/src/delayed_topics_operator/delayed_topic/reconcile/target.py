@@ -317,8 +317,8 @@ def unnoted(
 
 
 def led(places: Iterable[TopicPartitionKey], topics: Mapping[str, TopicInfo | None]) -> list[TopicPartitionKey]:
-    """Returns the partitions that have a leader. About the others Kafka has no answer: a call would fail after 15 s, together with all
-    other calls of the pass."""
+    """Returns the partitions that have a leader. About the others Kafka has no answer: a call would fail after 15 s, and all that is read
+    together with it."""
     return [(name, p) for name, p in places if (info := topics.get(name)) is not None and p not in info.leaderless]
 
 
