@@ -243,7 +243,7 @@ class Engine:
     def forget(self, topic: str, partition: int) -> None:
         """Neither commit nor serve the partition until it begins again."""
     def wait(self, longest_seconds: float) -> list[tuple[Any, ...]]:
-        """Wait up to `longest_seconds` for happenings, and return those since the last call: see delayed_topics_worker.happenings."""
+        """Wait up to `longest_seconds` for events, and return those since the last call, see delayed_topics_worker.engine_events."""
     @property
     def still_seconds(self) -> float:
         """The time since the end of the last turn, which is less than a second if all is well."""

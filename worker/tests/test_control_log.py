@@ -17,7 +17,7 @@ from delayed_topics_kafka.control import ControlRead
 from delayed_topics_worker import control
 from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.control import Controls, ControlTopic
-from delayed_topics_worker.happenings import Changed
+from delayed_topics_worker.engine_events import Changed
 from delayed_topics_worker.served import ServedTopics
 
 MOST: Final = 4

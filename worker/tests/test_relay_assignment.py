@@ -17,7 +17,7 @@ from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_worker.assignment import GONE_SECONDS, Assignment
 from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.config import WorkerConfig
-from delayed_topics_worker.happenings import Assigned, Fault, Removed
+from delayed_topics_worker.engine_events import Assigned, Fault, Removed
 from delayed_topics_worker.known_offsets import KnownOffsets, Offsets
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot

@@ -23,7 +23,7 @@ from delayed_topics_worker.clients import BACKGROUND, clock_properties, librdkaf
 from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.control import Controls
-from delayed_topics_worker.happenings import Assigned, Revoked
+from delayed_topics_worker.engine_events import Assigned, Revoked
 from delayed_topics_worker.known_offsets import KnownOffsets
 from delayed_topics_worker.metrics import Metrics
 from delayed_topics_worker.report import Reporter

@@ -10,7 +10,7 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_core.words import counted, shortened
 from delayed_topics_engine import Seen
 
-from delayed_topics_worker.happenings import Removed
+from delayed_topics_worker.engine_events import Removed
 from delayed_topics_worker.served import Served
 
 ChangeKind = Literal["assignment", "assigned", "caught-up", "revoked", "lost", "producers-replaced"]

@@ -14,7 +14,7 @@ from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_worker.assigned import AssignedPartition, Change, ChangeKind, Stop, changes_of, named, of_topics
 from delayed_topics_worker.beginnings import Beginning, beginning_of
 from delayed_topics_worker.committed import CommittedReader
-from delayed_topics_worker.happenings import (
+from delayed_topics_worker.engine_events import (
     Assigned,
     CommitUnknown,
     ProducersReplaced,
@@ -92,23 +92,23 @@ class Assignment:
 
     # -- reports of the engine
 
-    def take(self, happening: Revoked | Refused | Removed | CommitUnknown | ProducersReplaced) -> None:
-        match happening:
+    def take(self, event: Revoked | Refused | Removed | CommitUnknown | ProducersReplaced) -> None:
+        match event:
             case Revoked():
-                self._on_revoked(happening)
+                self._on_revoked(event)
             case Refused():
-                self._on_refused(happening)
+                self._on_refused(event)
             case Removed():
-                self._on_removed(happening)
+                self._on_removed(event)
             case CommitUnknown():
-                self._on_commit_unknown(happening)
+                self._on_commit_unknown(event)
             case ProducersReplaced():
                 self._note("producers-replaced", list(self.owned.values()), self._seconds())
 
-    def on_assigned(self, happening: Assigned) -> None:
+    def on_assigned(self, event: Assigned) -> None:
         """Places each partition where it begins, if Kafka reports its committed offset at once. To place it later costs a seek."""
         self.generation += 1
-        self.group_generation = happening.generation
+        self.group_generation = event.generation
         self.assigned = True
         now = self._seconds()
         fresh = [
@@ -120,7 +120,7 @@ class Assignment:
                 group_generation=self.group_generation,
                 assigned_at=now,
             )
-            for topic, partition in happening.partitions
+            for topic, partition in event.partitions
             if (served := self._served.find(topic)) is not None
         ]
         self._request_committed(fresh)
@@ -130,50 +130,50 @@ class Assignment:
             begins[owned.place] = beginning.offset if beginning else NOT_KNOWN
         # While the group is stable, Kafka gives a restarted static member its former partitions, even those of a topic that has left the
         # group since. The client has to take over all of them, so that it can give them up later.
-        self._not_served |= dict.fromkeys(set(happening.partitions) - {o.place for o in fresh}, now)
-        self._engine.assign([(*place, begins.get(place, NOT_KNOWN)) for place in happening.partitions])
+        self._not_served |= dict.fromkeys(set(event.partitions) - {o.place for o in fresh}, now)
+        self._engine.assign([(*place, begins.get(place, NOT_KNOWN)) for place in event.partitions])
         self.owned.update({o.place: o for o in fresh})
         self._begins.extend(of_topics(fresh).values())
         self._note("assignment", fresh, now)
         self._last_owned = frozenset(self.owned)
         log.info("assigned: %s", named(fresh))
 
-    def _on_revoked(self, happening: Revoked) -> None:
-        reported = zip(happening.partitions, happening.delayed, happening.in_flight, strict=True)
+    def _on_revoked(self, event: Revoked) -> None:
+        reported = zip(event.partitions, event.delayed, event.in_flight, strict=True)
         for place, delayed, in_flight in reported:
             if owned := self.owned.get(place):
                 owned.delayed, owned.in_flight = delayed, in_flight
-        self._forget("lost" if happening.lost else "revoked", happening.partitions)
+        self._forget("lost" if event.lost else "revoked", event.partitions)
 
-    def _on_refused(self, happening: Refused) -> None:
+    def _on_refused(self, event: Refused) -> None:
         """Stops the partition, because the target topic is missing or forbidden. The other partitions go on."""
-        owned = self.owned.get((happening.topic, happening.partition))
+        owned = self.owned.get((event.topic, event.partition))
         if owned is None:
             return
         message = (
-            f"{owned} can't be served, because the copy of offset {happening.offset} to {happening.target} was refused "
-            f"({happening.error}). Check that the topic exists and that the worker may write to it"
+            f"{owned} can't be served, because the copy of offset {event.offset} to {event.target} was refused "
+            f"({event.error}). Check that the topic exists and that the worker may write to it"
         )
         owned.stop = Stop(
             reason=Reason.TARGET_UNAVAILABLE,
             message=message,
             retry_at=self._seconds() + RETRY_TARGET_SECONDS,
-            refused=happening.offset,
-            target=happening.target,
+            refused=event.offset,
+            target=event.target,
         )
 
-    def _on_removed(self, happening: Removed) -> None:
+    def _on_removed(self, event: Removed) -> None:
         """Stops the partition if Kafka has lost its end. Otherwise `check_removed` decides once Kafka has said which offsets exist."""
-        owned = self.owned.get((happening.topic, happening.partition))
-        if owned is None or not owned.begun or happening.topic_id != owned.topic_id:
+        owned = self.owned.get((event.topic, event.partition))
+        if owned is None or not owned.begun or event.topic_id != owned.topic_id:
             return  # about a former assignment or topic; the present one has a beginning of its own
-        if happening.error.code == KafkaError._LOG_TRUNCATION:
-            owned.stop = stop_of_removed(owned, happening, None)
+        if event.error.code == KafkaError._LOG_TRUNCATION:
+            owned.stop = stop_of_removed(owned, event, None)
         else:
-            owned.removed = happening
+            owned.removed = event
 
-    def _on_commit_unknown(self, happening: CommitUnknown) -> None:
-        for owned in self._of(happening.partitions):
+    def _on_commit_unknown(self, event: CommitUnknown) -> None:
+        for owned in self._of(event.partitions):
             self._begin_again(owned)
 
     def lose_all(self) -> None:

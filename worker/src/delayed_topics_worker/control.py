@@ -17,7 +17,7 @@ from delayed_topics_kafka.outbox import Outbox
 from delayed_topics_worker.alarms import Alarm, of_many_control_requests, of_unreadable_control
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.background import Repeated
-from delayed_topics_worker.happenings import Changed
+from delayed_topics_worker.engine_events import Changed
 from delayed_topics_worker.requests import Requests
 from delayed_topics_worker.served import Served, ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot
@@ -162,13 +162,13 @@ class Controls:
             if was_released and request.answer is None and served.has_control_topic:
                 self._write(served, of_id, request.control.answered(ControlKind.TOO_LATE))
 
-    def on_changed(self, happening: Changed) -> None:
-        served = self._served.numbered(happening.number)
-        request = self._followed[served.topic].requests.in_force.get(happening.id)
-        kind = ControlKind(happening.outcome)
-        if request is None or request.control.deliver_at_ms != happening.deliver_at_ms or request.answer is kind:
+    def on_changed(self, event: Changed) -> None:
+        served = self._served.numbered(event.number)
+        request = self._followed[served.topic].requests.in_force.get(event.id)
+        kind = ControlKind(event.outcome)
+        if request is None or request.control.deliver_at_ms != event.deliver_at_ms or request.answer is kind:
             return
-        self._write(served, happening.id, request.control.answered(kind))
+        self._write(served, event.id, request.control.answered(kind))
 
     def answer(self, engine: Engine, assignment: Assignment, now_ms: int) -> None:
         """Writes the answers that are due, and forgets the requests that are over. `now_ms`: the broker's time; 0 while it is not known."""

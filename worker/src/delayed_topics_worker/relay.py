@@ -30,15 +30,13 @@ from delayed_topics_worker.clients import (
 from delayed_topics_worker.committed import CommittedReader
 from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.control import Controls
-from delayed_topics_worker.errors import ClientFatal, ConfigInvalid, ProtocolRefused
-from delayed_topics_worker.group_watch import GroupWatch
-from delayed_topics_worker.happenings import (
+from delayed_topics_worker.engine_events import (
     Assigned,
     AssignmentFailed,
     Changed,
     CommitUnknown,
+    EngineEvent,
     Fatal,
-    Happening,
     Log,
     ProducersReplaced,
     Refused,
@@ -46,8 +44,10 @@ from delayed_topics_worker.happenings import (
     Reported,
     Revoked,
     Stranded,
-    happening_of,
+    event_of,
 )
+from delayed_topics_worker.errors import ClientFatal, ConfigInvalid, ProtocolRefused
+from delayed_topics_worker.group_watch import GroupWatch
 from delayed_topics_worker.known_offsets import KnownOffsets
 from delayed_topics_worker.log import SYSLOG_LEVELS, kafka_log
 from delayed_topics_worker.metrics import Metrics
@@ -176,22 +176,22 @@ class Relay:
         failed: ClientFatal | None = None
         for reported in engine.wait(longest_seconds):
             try:
-                self._handle(assignment, happening_of(reported))
+                self._handle(assignment, event_of(reported))
             except ClientFatal as e:
                 failed = failed or e
         if failed is not None:
             raise failed
 
-    def _handle(self, assignment: Assignment, happening: Happening) -> None:
-        match happening:
+    def _handle(self, assignment: Assignment, event: EngineEvent) -> None:
+        match event:
             case Assigned():
-                assignment.on_assigned(happening)
+                assignment.on_assigned(event)
                 self._group_watch.assigned()
                 self._soon_until = boot_seconds() + 1.0
             case Revoked() | Refused() | Removed() | CommitUnknown() | ProducersReplaced():
-                assignment.take(happening)
+                assignment.take(event)
             case Changed():
-                self._controls.on_changed(happening)
+                self._controls.on_changed(event)
             case Reported(error, topic, _):
                 self._note_report(error.name, error.text, topic)
             case Fatal(error) if self._config.protocol == "consumer" and error.name in PROTOCOL_REFUSALS:

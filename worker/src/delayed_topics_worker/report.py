@@ -32,7 +32,7 @@ from delayed_topics_worker.alarms import (
 from delayed_topics_worker.assigned import AssignedPartition, of_topics
 from delayed_topics_worker.assignment import Assignment
 from delayed_topics_worker.control import Controls
-from delayed_topics_worker.happenings import Fault
+from delayed_topics_worker.engine_events import Fault
 from delayed_topics_worker.metrics import Metrics, TopicWork
 from delayed_topics_worker.offset_watch import OffsetWatch, Spans
 from delayed_topics_worker.served import Served, ServedTopics

@@ -8,7 +8,7 @@ from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_worker.assigned import AssignedPartition, Stop
-from delayed_topics_worker.happenings import Removed
+from delayed_topics_worker.engine_events import Removed
 from delayed_topics_worker.known_offsets import Offsets
 from delayed_topics_worker.served import Served
 from delayed_topics_worker.topic_watch import TopicsSnapshot

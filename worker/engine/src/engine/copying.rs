@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::changes::Changes;
 use super::clock::boot_ns;
-use super::happening::Happening;
+use super::engine_event::EngineEvent;
 use super::held::Taken;
 use super::partition::{Alone, Lone, Partition, Refused};
 use super::producers::{Output, To};
@@ -125,7 +125,7 @@ pub struct Sending<'e, P> {
     /// Reusable memory for a record.
     pub block: &'e mut Vec<u8>,
     /// Collects what the engine reports to Python.
-    pub happenings: &'e mut Vec<Happening>,
+    pub engine_events: &'e mut Vec<EngineEvent>,
 }
 
 impl<P: Output> Sending<'_, P> {
@@ -197,7 +197,11 @@ impl<P: Output> Sending<'_, P> {
                 }
                 Err(error) => {
                     let target = self.topic_of(&outcome).to_owned();
-                    self.happenings.push(Happening::Refused { origin: self.partition.offset(offset), target, error });
+                    self.engine_events.push(EngineEvent::Refused {
+                        origin: self.partition.offset(offset),
+                        target,
+                        error,
+                    });
                     self.partition.step(Step::Stop);
                     return Goes::Refused;
                 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::happening::Happening;
+use super::engine_event::EngineEvent;
 use super::partition::PATIENCE_NS;
 use super::state::{First, State, Step};
 use super::stored::Parts;
@@ -29,8 +29,8 @@ impl Engine {
                 Event::Assigned(partitions) => self.assigned(&partitions),
                 Event::Revoked(partitions) => self.revoked(&partitions),
                 Event::Committed(error, partitions) => self.committed(error.as_ref(), &partitions),
-                Event::Stranded => self.happenings.push(Happening::Stranded("consumer")),
-                Event::Log(line) => self.happenings.push(Happening::Log(line)),
+                Event::Stranded => self.engine_events.push(EngineEvent::Stranded("consumer")),
+                Event::Log(line) => self.engine_events.push(EngineEvent::Log(line)),
                 Event::Delivered(_) | Event::Statistics(_) | Event::Other => {}
             }
         }
@@ -103,7 +103,7 @@ impl Engine {
 
     fn consumer_failed(&mut self, error: crate::kafka::Error, at: Option<Offset>) {
         if error.fatal {
-            self.happenings.push(Happening::ConsumerFatal(error));
+            self.engine_events.push(EngineEvent::ConsumerFatal(error));
             return;
         }
         let slot = at.as_ref().and_then(|at| self.slots.find(&at.topic, at.partition));
@@ -127,10 +127,10 @@ impl Engine {
                 partition.step(Step::Stop);
                 let (at, topic_id) = (partition.offset(position), Arc::clone(&partition.topic_id));
                 self.settling.extend(slot);
-                self.happenings.push(Happening::Removed { at, topic_id, error });
+                self.engine_events.push(EngineEvent::Removed { at, topic_id, error });
             }
             return;
         }
-        self.happenings.push(Happening::Reported(error, at));
+        self.engine_events.push(EngineEvent::Reported(error, at));
     }
 }

@@ -15,7 +15,7 @@ mod copying;
 mod copying_tests;
 mod delayed;
 mod ending;
-mod happening;
+mod engine_event;
 mod held;
 mod histogram;
 mod intake;
@@ -50,7 +50,7 @@ use rustix::event::{eventfd, EventfdFlags};
 pub use beginning::Beginning;
 pub use changes::{Change, Changed};
 pub use clock::{boot_ns, Samples};
-pub use happening::Happening;
+pub use engine_event::EngineEvent;
 pub use histogram::{Histogram, DURATION_BOUNDS_MS};
 pub use partition::Partition;
 pub use running::{Panicked, Running};
@@ -121,7 +121,7 @@ pub struct Engine {
     polled_at_ns: i64,
     /// How many identities partitions have been given.
     identities: u64,
-    happenings: Vec<Happening>,
+    engine_events: Vec<EngineEvent>,
     scratch: Scratch,
     /// Whether a thread refreshes the metadata of the producers' topics.
     refreshing_metadata: Arc<AtomicBool>,
@@ -164,7 +164,7 @@ impl Engine {
             leaving: None,
             polled_at_ns: i64::MIN / 2,
             identities: 0,
-            happenings: Vec::new(),
+            engine_events: Vec::new(),
             scratch: Scratch::default(),
             refreshing_metadata: Arc::default(),
         })
@@ -227,9 +227,9 @@ impl Engine {
         busy
     }
 
-    /// Returns what has happened since the last call that the worker has to know or to decide.
-    pub fn take_happenings(&mut self) -> Vec<Happening> {
-        std::mem::take(&mut self.happenings)
+    /// Returns the events since the last call.
+    pub fn take_engine_events(&mut self) -> Vec<EngineEvent> {
+        std::mem::take(&mut self.engine_events)
     }
 
     /// Returns after how many nanoseconds the next turn is needed, if no client has an event before.
@@ -266,7 +266,7 @@ impl Engine {
         let compressed_otherwise = topic.served.is_some() && compression(&topic.served) != compression(&served);
         if let (Some(served), None) = (&served, &self.transactions) {
             // before the first copy, because connecting and getting a producer id from Kafka take half a second
-            self.producers.prepare(&served.compression, false, self.wake.as_fd(), &mut self.happenings);
+            self.producers.prepare(&served.compression, false, self.wake.as_fd(), &mut self.engine_events);
         }
         topic.served = served;
         topic.dead_letter_partitions = NonZeroU32::new(dead_letter_partitions);

@@ -1,6 +1,6 @@
 //! Handles the results of copies, which Kafka acknowledges or refuses, and places partitions again.
 
-use super::happening::Happening;
+use super::engine_event::EngineEvent;
 use super::partition::{Alone, Lone, Partition, Pause, Refused};
 use super::producers::Producer;
 use super::refusals::is_of_the_copy;
@@ -44,8 +44,8 @@ impl Engine {
             }
         }
         if let Some(error) = epoch_error.as_ref().or(failed.as_ref()) {
-            self.happenings
-                .push(Happening::log(format!("a producer failed permanently, and the worker replaces it: {error}")));
+            self.engine_events
+                .push(EngineEvent::log(format!("a producer failed permanently, and the worker replaces it: {error}")));
         }
         if epoch_error.is_some() {
             let (outcomes, producers) = self.producers.replace();
@@ -80,8 +80,8 @@ impl Engine {
                             let changed = partition.changed.remove(&offset);
                             let topic = partition.topic;
                             let reports =
-                                self.transactions.as_mut().map_or(&mut self.happenings, |t| &mut t.report_on_commit);
-                            reports.extend(changed.map(|(id, changed)| Happening::Changed { topic, id, changed }));
+                                self.transactions.as_mut().map_or(&mut self.engine_events, |t| &mut t.report_on_commit);
+                            reports.extend(changed.map(|(id, changed)| EngineEvent::Changed { topic, id, changed }));
                         }
                         (Some(partition), Some(refusal)) => {
                             if self.transactions.is_none() && refusal.error.code == code::INVALID_PRODUCER_EPOCH {
@@ -99,7 +99,7 @@ impl Engine {
                                     partition.alone.entry(offset).or_insert(Alone::AsDecided);
                                 }
                             }
-                            self.happenings.extend(refuse(partition, offset, target, bytes, refusal));
+                            self.engine_events.extend(refuse(partition, offset, target, bytes, refusal));
                             self.settling.push(slot);
                         }
                     }
@@ -110,8 +110,8 @@ impl Engine {
                     transactions.fail(error);
                 }
             }
-            Event::Stranded => self.happenings.push(Happening::Stranded("producer")),
-            Event::Log(line) => self.happenings.push(Happening::Log(line)),
+            Event::Stranded => self.engine_events.push(EngineEvent::Stranded("producer")),
+            Event::Log(line) => self.engine_events.push(EngineEvent::Log(line)),
             _ => {}
         }
         None
@@ -135,7 +135,7 @@ impl Engine {
 
     /// Gives up the copies whose results the replaced producers have not reported, and never will.
     fn give_up_in_flight(&mut self) {
-        self.happenings.push(Happening::ProducersReplaced);
+        self.engine_events.push(EngineEvent::ProducersReplaced);
         for (slot, partition) in self.slots.iter_mut() {
             if partition.in_flight() > 0 {
                 partition.give_up_copies();
@@ -234,7 +234,7 @@ impl Engine {
         };
         consumer.pause(&again);
         if let Err(error) = placed {
-            self.happenings.push(Happening::Reported(error, None));
+            self.engine_events.push(EngineEvent::Reported(error, None));
         }
     }
 }
@@ -248,7 +248,7 @@ pub fn refuse(
     target: Target,
     bytes: usize,
     refusal: Refusal,
-) -> Option<Happening> {
+) -> Option<EngineEvent> {
     let in_flight = partition.in_flight();
     let lone = partition.complete_copy(offset, target, bytes);
     let code = refusal.error.code;
@@ -287,15 +287,15 @@ pub fn refuse(
     None
 }
 
-/// Stops a partition because Kafka refused one of its copies. Returns a happening for the first refusal only, although more copies
+/// Stops a partition because Kafka refused one of its copies. Returns an event for the first refusal only, although more copies
 /// may be refused. The record goes alone when it is tried again, because after each refusal a producer sends nothing, to any partition,
 /// until Kafka has acknowledged all copies in flight (librdkafka 2.16, `rd_kafka_idemp_drain_epoch_bump`).
-fn stand(partition: &mut Partition, offset: i64, refusal: Refusal) -> Option<Happening> {
+fn stand(partition: &mut Partition, offset: i64, refusal: Refusal) -> Option<EngineEvent> {
     let before = partition.state;
     partition.step(Step::Stop);
     if partition.state == before {
         return None;
     }
     partition.alone.entry(offset).or_insert(Alone::AsDecided);
-    Some(Happening::Refused { origin: partition.offset(offset), target: refusal.topic, error: refusal.error })
+    Some(EngineEvent::Refused { origin: partition.offset(offset), target: refusal.topic, error: refusal.error })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use super::ending::end;
-use super::happening::Happening;
+use super::engine_event::EngineEvent;
 use super::topic::{Names, Target, OWN_TARGETS};
 use super::METADATA_TIMEOUT_MS;
 use crate::kafka::{Client, Copy, CopyHeaders, Error, Event, Kind, Load, TopicHandle};
@@ -134,13 +134,13 @@ impl Producers {
         Ok(())
     }
 
-    /// Creates the producer for this use, if there is none. Returns false if it cannot be created; a happening then says why.
+    /// Creates the producer for this use, if there is none. Returns false if it cannot be created; an event then says why.
     pub fn prepare(
         &mut self,
         compression: &str,
         alone: bool,
         wake: BorrowedFd<'_>,
-        happenings: &mut Vec<Happening>,
+        engine_events: &mut Vec<EngineEvent>,
     ) -> bool {
         if self.get(compression, alone).is_some() {
             return true;
@@ -151,7 +151,7 @@ impl Producers {
                 true
             }
             Err(why) => {
-                happenings.push(Happening::log(format!("could not create a producer: {why}")));
+                engine_events.push(EngineEvent::log(format!("could not create a producer: {why}")));
                 false
             }
         }

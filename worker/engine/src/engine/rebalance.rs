@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::beginning::Beginning;
 use super::ending::end;
-use super::happening::Happening;
+use super::engine_event::EngineEvent;
 use super::partition::{Partition, Pause};
 use super::state::{State, Step};
 use super::{boot_ns, Engine, METADATA_TIMEOUT_MS};
@@ -65,10 +65,10 @@ impl Engine {
         }
         self.resubscribe_after_assignment();
         let generation = self.consumer.as_ref().map_or(-1, |consumer| consumer.membership().generation());
-        self.happenings.push(Happening::Assigned { partitions: names(partitions), generation });
+        self.engine_events.push(EngineEvent::Assigned { partitions: names(partitions), generation });
     }
 
-    /// Takes over the partitions that `Happening::Assigned` reported, at these offsets. An offset below 0 means that none is known.
+    /// Takes over the partitions that `EngineEvent::Assigned` reported, at these offsets. An offset below 0 means that none is known.
     /// Nothing is read before `begin`.
     pub fn assign(&mut self, partitions: &[Offset]) {
         let Some(consumer) = &self.consumer else { return };
@@ -77,7 +77,7 @@ impl Engine {
         let places: Vec<Offset> = partitions.iter().map(|p| Offset { offset: p.offset.max(0), ..p.clone() }).collect();
         let taken = if consumer.is_eager() { consumer.assign(Some(&places)) } else { consumer.assign_more(&places) };
         if let Err(error) = taken {
-            self.happenings.push(Happening::AssignmentFailed(error));
+            self.engine_events.push(EngineEvent::AssignmentFailed(error));
             return;
         }
         consumer.pause(&places);
@@ -131,7 +131,7 @@ impl Engine {
 
     /// Discards the window of a partition whose topic was created again, or of which only Kafka knows what is committed. The partition
     /// waits for another `begin`, and copies that are in flight finish no offset of its new window. If it has copies in the current
-    /// transaction, that is rolled back, and `Happening::CommitUnknown` reports when the committed offset can be requested.
+    /// transaction, that is rolled back, and `EngineEvent::CommitUnknown` reports when the committed offset can be requested.
     pub fn forget(&mut self, topic: &str, partition: i32) {
         let found = self.slots.find(topic, partition);
         if found.is_some_and(|slot| self.transactions.as_ref().is_some_and(|t| t.touches(slot))) {
@@ -241,7 +241,7 @@ impl Engine {
         }
         let (Some(subscribing), Some(consumer)) = (self.subscribing.take(), &self.consumer) else { return };
         if let Err(error) = consumer.subscribe(&subscribing.topics) {
-            self.happenings.push(Happening::Reported(error, None));
+            self.engine_events.push(EngineEvent::Reported(error, None));
         }
         self.subscribed = subscribing.topics;
     }
@@ -290,7 +290,7 @@ impl Engine {
         if !self.are_settled(&partitions) {
             let text =
                 "the worker gives up revoked partitions before all of their copies are acknowledged and committed";
-            self.happenings.push(Happening::log(text.to_owned()));
+            self.engine_events.push(EngineEvent::log(text.to_owned()));
         }
         self.give_up(&partitions, false, in_flight);
     }
@@ -309,7 +309,7 @@ impl Engine {
             let done: Result<(), Error> =
                 if consumer.is_eager() { consumer.assign(None) } else { consumer.unassign(partitions) };
             if let Err(error) = done {
-                self.happenings.push(Happening::Reported(error, None));
+                self.engine_events.push(EngineEvent::Reported(error, None));
             }
         }
         self.fetch_at_once();
@@ -318,7 +318,7 @@ impl Engine {
     fn forget_given_up(&mut self, partitions: &[Offset], lost: bool, in_flight: Vec<u64>) {
         let mut take = |place: &Offset| self.slots.remove(self.slots.find(&place.topic, place.partition)?);
         let delayed = partitions.iter().map(|place| take(place).map_or(0, |gone| gone.delayed.released)).collect();
-        self.happenings.push(Happening::Revoked { partitions: names(partitions), lost, delayed, in_flight });
+        self.engine_events.push(EngineEvent::Revoked { partitions: names(partitions), lost, delayed, in_flight });
     }
 
     /// Gives up the consumer at once, and reports all partitions as lost.

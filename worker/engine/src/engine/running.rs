@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
-use super::happening::Happening;
+use super::engine_event::EngineEvent;
 use super::{boot_ns, Engine};
 
 /// The longest pause between two turns, even if there is nothing to do.
@@ -30,7 +30,7 @@ struct Shared {
     /// they woke up.
     waiters: AtomicUsize,
     wake: OwnedFd,
-    happened: Mutex<Vec<Happening>>,
+    events: Mutex<Vec<EngineEvent>>,
     reported: Condvar,
     turned_at_ns: AtomicI64,
     ended: AtomicBool,
@@ -46,7 +46,7 @@ impl Running {
             wake: engine.wake.try_clone()?,
             engine: Mutex::new(engine),
             waiters: AtomicUsize::new(0),
-            happened: Mutex::new(Vec::new()),
+            events: Mutex::new(Vec::new()),
             reported: Condvar::new(),
             turned_at_ns: AtomicI64::new(boot_ns()),
             ended: AtomicBool::new(false),
@@ -77,19 +77,19 @@ impl Running {
         changed
     }
 
-    /// Waits until something has happened, for `longest` at most, and returns what has happened since the last call.
+    /// Waits for events, for `longest` at most, and returns those since the last call.
     ///
     /// # Errors
     /// `Panicked`, if the engine's thread has ended.
-    pub fn wait(&self, longest: Duration) -> Result<Vec<Happening>, Panicked> {
-        let happened = self.shared.happened.lock().map_err(|_| Panicked)?;
-        let nothing = |happened: &mut Vec<Happening>| happened.is_empty() && !self.has_ended();
-        let (mut happened, _) =
-            self.shared.reported.wait_timeout_while(happened, longest, nothing).map_err(|_| Panicked)?;
-        if happened.is_empty() && self.has_ended() {
+    pub fn wait(&self, longest: Duration) -> Result<Vec<EngineEvent>, Panicked> {
+        let events = self.shared.events.lock().map_err(|_| Panicked)?;
+        let nothing = |events: &mut Vec<EngineEvent>| events.is_empty() && !self.has_ended();
+        let (mut events, _) =
+            self.shared.reported.wait_timeout_while(events, longest, nothing).map_err(|_| Panicked)?;
+        if events.is_empty() && self.has_ended() {
             return Err(Panicked);
         }
-        Ok(std::mem::take(&mut *happened))
+        Ok(std::mem::take(&mut *events))
     }
 
     /// How many nanoseconds ago the engine completed its last turn.
@@ -121,11 +121,11 @@ impl Shared {
             }
             let Ok(mut engine) = self.engine.lock() else { break };
             let busy = engine.turn();
-            let happened = engine.take_happenings();
-            if !happened.is_empty() {
-                // while the engine is locked, so that no other thread sees the new state before the report of it
-                if let Ok(mut reports) = self.happened.lock() {
-                    reports.extend(happened);
+            let events = engine.take_engine_events();
+            if !events.is_empty() {
+                // while the engine is locked, so that no other thread sees the new state before the event that reports it
+                if let Ok(mut unread) = self.events.lock() {
+                    unread.extend(events);
                 }
                 self.reported.notify_all();
             }

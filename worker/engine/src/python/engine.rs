@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use super::routing::Policy;
 use crate::engine::{
-    self, Beginning, Change, Changed, Happening, Histogram, Names, Panicked, Running, Seen, Served, Settings, Tally,
+    self, Beginning, Change, Changed, EngineEvent, Histogram, Names, Panicked, Running, Seen, Served, Settings, Tally,
 };
 use crate::kafka::{self, Error, Offset};
 use crate::metadata;
@@ -141,8 +141,8 @@ impl Engine {
 
     fn wait<'py>(&self, py: Python<'py>, longest_seconds: f64) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let longest = Duration::from_secs_f64(longest_seconds.clamp(0.0, 60.0));
-        let happened = py.detach(|| self.0.wait(longest))?;
-        happened.into_iter().map(|happening| to_tuple(py, happening)).collect()
+        let events = py.detach(|| self.0.wait(longest))?;
+        events.into_iter().map(|event| to_tuple(py, event)).collect()
     }
 
     fn look(&self, py: Python<'_>) -> PyResult<Vec<PySeen>> {
@@ -219,17 +219,17 @@ impl Engine {
 
 type Fault = (i32, String, String);
 
-/// Returns the name of a happening and its fields. `worker/src/delayed_topics_worker/happenings.py` has a class for each.
-fn to_tuple(py: Python<'_>, happening: Happening) -> PyResult<Bound<'_, PyTuple>> {
-    match happening {
-        Happening::Assigned { partitions, generation } => ("Assigned", partitions, generation).into_pyobject(py),
-        Happening::Revoked { partitions, lost, delayed, in_flight } => {
+/// Returns the name of an event and its fields. `worker/src/delayed_topics_worker/engine_events.py` has a class for each.
+fn to_tuple(py: Python<'_>, event: EngineEvent) -> PyResult<Bound<'_, PyTuple>> {
+    match event {
+        EngineEvent::Assigned { partitions, generation } => ("Assigned", partitions, generation).into_pyobject(py),
+        EngineEvent::Revoked { partitions, lost, delayed, in_flight } => {
             ("Revoked", partitions, lost, delayed, in_flight).into_pyobject(py)
         }
-        Happening::Refused { origin, target, error } => {
+        EngineEvent::Refused { origin, target, error } => {
             ("Refused", origin.topic, origin.partition, origin.offset, target, fault(error)).into_pyobject(py)
         }
-        Happening::Changed { topic, id, changed } => {
+        EngineEvent::Changed { topic, id, changed } => {
             let (outcome, deliver_at_ms) = match changed {
                 Changed::Cancelled => ("cancelled", None),
                 Changed::Rescheduled(at_ms) => ("rescheduled", Some(at_ms)),
@@ -237,19 +237,19 @@ fn to_tuple(py: Python<'_>, happening: Happening) -> PyResult<Bound<'_, PyTuple>
             };
             ("Changed", topic, PyBytes::new(py, &id), outcome, deliver_at_ms).into_pyobject(py)
         }
-        Happening::Removed { at, topic_id, error } => {
+        EngineEvent::Removed { at, topic_id, error } => {
             ("Removed", at.topic, at.partition, at.offset, &*topic_id, fault(error)).into_pyobject(py)
         }
-        Happening::CommitUnknown(partitions) => ("CommitUnknown", partitions).into_pyobject(py),
-        Happening::Reported(error, at) => {
+        EngineEvent::CommitUnknown(partitions) => ("CommitUnknown", partitions).into_pyobject(py),
+        EngineEvent::Reported(error, at) => {
             let (topic, partition) = at.map_or((None, None), |at| (Some(at.topic), Some(at.partition)));
             ("Reported", fault(error), topic, partition).into_pyobject(py)
         }
-        Happening::ConsumerFatal(error) => ("Fatal", fault(error)).into_pyobject(py),
-        Happening::AssignmentFailed(error) => ("AssignmentFailed", fault(error)).into_pyobject(py),
-        Happening::ProducersReplaced => ("ProducersReplaced",).into_pyobject(py),
-        Happening::Stranded(client) => ("Stranded", client).into_pyobject(py),
-        Happening::Log(line) => ("Log", line.level, line.facility, line.text).into_pyobject(py),
+        EngineEvent::ConsumerFatal(error) => ("Fatal", fault(error)).into_pyobject(py),
+        EngineEvent::AssignmentFailed(error) => ("AssignmentFailed", fault(error)).into_pyobject(py),
+        EngineEvent::ProducersReplaced => ("ProducersReplaced",).into_pyobject(py),
+        EngineEvent::Stranded(client) => ("Stranded", client).into_pyobject(py),
+        EngineEvent::Log(line) => ("Log", line.level, line.facility, line.text).into_pyobject(py),
     }
 }
 

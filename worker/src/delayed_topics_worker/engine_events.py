@@ -110,7 +110,7 @@ class Log(NamedTuple):
     text: str
 
 
-Happening = (
+EngineEvent = (
     Assigned
     | Revoked
     | Refused
@@ -125,14 +125,14 @@ Happening = (
     | Log
 )
 
-_BY_NAME: Final[dict[str, Any]] = {kind.__name__: kind for kind in Happening.__args__}
+_BY_NAME: Final[dict[str, Any]] = {kind.__name__: kind for kind in EngineEvent.__args__}
 
 
-def happening_of(reported: tuple[Any, ...]) -> Happening:
+def event_of(reported: tuple[Any, ...]) -> EngineEvent:
     """Converts one of the reports that `Engine.wait` returns to one of the above types."""
     name, *values = reported
     kind = _BY_NAME[name]
-    found: Happening = kind(
+    found: EngineEvent = kind(
         *[Fault(*v) if field == "error" else v for field, v in zip(kind._fields, values, strict=True)]
     )
     return found

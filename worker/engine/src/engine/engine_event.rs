@@ -5,17 +5,17 @@ use std::sync::Arc;
 use super::changes::Changed;
 use crate::kafka::{Error, LogLine, Offset};
 
-impl Happening {
+impl EngineEvent {
     /// A log line of the engine itself, with the level of a warning.
     #[must_use]
     pub fn log(text: String) -> Self {
-        Happening::Log(LogLine { level: 4, facility: "ENGINE".to_owned(), text })
+        EngineEvent::Log(LogLine { level: 4, facility: "ENGINE".to_owned(), text })
     }
 }
 
 /// What the engine reports. Partitions are identified by Kafka topic and number.
 #[derive(Clone, Debug)]
-pub enum Happening {
+pub enum EngineEvent {
     /// The group assigned partitions to this member: `Engine::assign` has to be called with all of them.
     Assigned {
         /// The assigned partitions.
