@@ -49,10 +49,18 @@ def test_ruff_is_green(command: tuple[str, ...]) -> None:
     run(str(BIN / command[0]), *command[1:])
 
 
-CLIPPY = ("clippy", "--quiet", "--locked", "--all-targets", "--features=python", "--", "--deny=warnings")
+CLIPPY = ("clippy", "--quiet", "--locked")
+FUZZ_TARGETS = ("--manifest-path=fuzz/Cargo.toml", "--no-default-features")
 
 
-@pytest.mark.parametrize("command", [("fmt", "--check"), CLIPPY], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("fmt", "--check"), id="fmt"),
+        pytest.param((*CLIPPY, "--all-targets", "--features=python", "--", "--deny=warnings"), id="clippy"),
+        pytest.param((*CLIPPY, *FUZZ_TARGETS, "--", "--deny=warnings"), id="clippy-of-the-fuzz-targets"),
+    ],
+)
 def test_rust_is_green(command: tuple[str, ...]) -> None:
     run("cargo", *command, cwd=ENGINE_SOURCE, environment=engine_environment())
 

@@ -125,7 +125,7 @@ pub struct Sending<'e, P> {
     /// Reusable memory for a record.
     pub block: &'e mut Vec<u8>,
     /// Collects what the engine reports to Python.
-    pub engine_events: &'e mut Vec<EngineEvent>,
+    pub events: &'e mut Vec<EngineEvent>,
 }
 
 impl<P: Output> Sending<'_, P> {
@@ -197,11 +197,7 @@ impl<P: Output> Sending<'_, P> {
                 }
                 Err(error) => {
                     let target = self.topic_of(&outcome).to_owned();
-                    self.engine_events.push(EngineEvent::Refused {
-                        origin: self.partition.offset(offset),
-                        target,
-                        error,
-                    });
+                    self.events.push(EngineEvent::Refused { origin: self.partition.offset(offset), target, error });
                     self.partition.step(Step::Stop);
                     return Goes::Refused;
                 }

@@ -105,7 +105,7 @@ struct Simulation {
     arrived: BTreeMap<i64, Queued>,
     doubled: usize,
     refused: BTreeSet<i64>,
-    engine_events: Vec<super::EngineEvent>,
+    events: Vec<super::EngineEvent>,
 }
 
 impl Simulation {
@@ -146,7 +146,7 @@ impl Simulation {
             arrived: BTreeMap::new(),
             doubled: 0,
             refused: BTreeSet::new(),
-            engine_events: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -198,7 +198,7 @@ impl Simulation {
             most_bytes: 2000,
             writer: &mut writer,
             block: &mut block,
-            engine_events: &mut self.engine_events,
+            events: &mut self.events,
         };
         assert!(sending.send().1 != Goes::Refused);
     }

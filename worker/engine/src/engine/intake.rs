@@ -29,8 +29,8 @@ impl Engine {
                 Event::Assigned(partitions) => self.assigned(&partitions),
                 Event::Revoked(partitions) => self.revoked(&partitions),
                 Event::Committed(error, partitions) => self.committed(error.as_ref(), &partitions),
-                Event::Stranded => self.engine_events.push(EngineEvent::Stranded("consumer")),
-                Event::Log(line) => self.engine_events.push(EngineEvent::Log(line)),
+                Event::Stranded => self.events.push(EngineEvent::Stranded("consumer")),
+                Event::Log(line) => self.events.push(EngineEvent::Log(line)),
                 Event::Delivered(_) | Event::Statistics(_) | Event::Other => {}
             }
         }
@@ -103,7 +103,7 @@ impl Engine {
 
     fn consumer_failed(&mut self, error: crate::kafka::Error, at: Option<Offset>) {
         if error.fatal {
-            self.engine_events.push(EngineEvent::ConsumerFatal(error));
+            self.events.push(EngineEvent::ConsumerFatal(error));
             return;
         }
         let slot = at.as_ref().and_then(|at| self.slots.find(&at.topic, at.partition));
@@ -127,10 +127,10 @@ impl Engine {
                 partition.step(Step::Stop);
                 let (at, topic_id) = (partition.offset(position), Arc::clone(&partition.topic_id));
                 self.settling.extend(slot);
-                self.engine_events.push(EngineEvent::Removed { at, topic_id, error });
+                self.events.push(EngineEvent::Removed { at, topic_id, error });
             }
             return;
         }
-        self.engine_events.push(EngineEvent::Reported(error, at));
+        self.events.push(EngineEvent::Reported(error, at));
     }
 }

@@ -121,7 +121,7 @@ pub struct Engine {
     polled_at_ns: i64,
     /// How many identities partitions have been given.
     identities: u64,
-    engine_events: Vec<EngineEvent>,
+    events: Vec<EngineEvent>,
     scratch: Scratch,
     /// Whether a thread refreshes the metadata of the producers' topics.
     refreshing_metadata: Arc<AtomicBool>,
@@ -164,7 +164,7 @@ impl Engine {
             leaving: None,
             polled_at_ns: i64::MIN / 2,
             identities: 0,
-            engine_events: Vec::new(),
+            events: Vec::new(),
             scratch: Scratch::default(),
             refreshing_metadata: Arc::default(),
         })
@@ -229,7 +229,7 @@ impl Engine {
 
     /// Returns the events since the last call.
     pub fn take_engine_events(&mut self) -> Vec<EngineEvent> {
-        std::mem::take(&mut self.engine_events)
+        std::mem::take(&mut self.events)
     }
 
     /// Returns after how many nanoseconds the next turn is needed, if no client has an event before.
@@ -266,7 +266,7 @@ impl Engine {
         let compressed_otherwise = topic.served.is_some() && compression(&topic.served) != compression(&served);
         if let (Some(served), None) = (&served, &self.transactions) {
             // before the first copy, because connecting and getting a producer id from Kafka take half a second
-            self.producers.prepare(&served.compression, false, self.wake.as_fd(), &mut self.engine_events);
+            self.producers.prepare(&served.compression, false, self.wake.as_fd(), &mut self.events);
         }
         topic.served = served;
         topic.dead_letter_partitions = NonZeroU32::new(dead_letter_partitions);

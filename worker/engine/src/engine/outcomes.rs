@@ -44,7 +44,7 @@ impl Engine {
             }
         }
         if let Some(error) = epoch_error.as_ref().or(failed.as_ref()) {
-            self.engine_events
+            self.events
                 .push(EngineEvent::log(format!("a producer failed permanently, and the worker replaces it: {error}")));
         }
         if epoch_error.is_some() {
@@ -80,7 +80,7 @@ impl Engine {
                             let changed = partition.changed.remove(&offset);
                             let topic = partition.topic;
                             let reports =
-                                self.transactions.as_mut().map_or(&mut self.engine_events, |t| &mut t.report_on_commit);
+                                self.transactions.as_mut().map_or(&mut self.events, |t| &mut t.report_on_commit);
                             reports.extend(changed.map(|(id, changed)| EngineEvent::Changed { topic, id, changed }));
                         }
                         (Some(partition), Some(refusal)) => {
@@ -99,7 +99,7 @@ impl Engine {
                                     partition.alone.entry(offset).or_insert(Alone::AsDecided);
                                 }
                             }
-                            self.engine_events.extend(refuse(partition, offset, target, bytes, refusal));
+                            self.events.extend(refuse(partition, offset, target, bytes, refusal));
                             self.settling.push(slot);
                         }
                     }
@@ -110,8 +110,8 @@ impl Engine {
                     transactions.fail(error);
                 }
             }
-            Event::Stranded => self.engine_events.push(EngineEvent::Stranded("producer")),
-            Event::Log(line) => self.engine_events.push(EngineEvent::Log(line)),
+            Event::Stranded => self.events.push(EngineEvent::Stranded("producer")),
+            Event::Log(line) => self.events.push(EngineEvent::Log(line)),
             _ => {}
         }
         None
@@ -135,7 +135,7 @@ impl Engine {
 
     /// Gives up the copies whose results the replaced producers have not reported, and never will.
     fn give_up_in_flight(&mut self) {
-        self.engine_events.push(EngineEvent::ProducersReplaced);
+        self.events.push(EngineEvent::ProducersReplaced);
         for (slot, partition) in self.slots.iter_mut() {
             if partition.in_flight() > 0 {
                 partition.give_up_copies();
@@ -234,7 +234,7 @@ impl Engine {
         };
         consumer.pause(&again);
         if let Err(error) = placed {
-            self.engine_events.push(EngineEvent::Reported(error, None));
+            self.events.push(EngineEvent::Reported(error, None));
         }
     }
 }

@@ -140,7 +140,7 @@ impl Producers {
         compression: &str,
         alone: bool,
         wake: BorrowedFd<'_>,
-        engine_events: &mut Vec<EngineEvent>,
+        events: &mut Vec<EngineEvent>,
     ) -> bool {
         if self.get(compression, alone).is_some() {
             return true;
@@ -151,7 +151,7 @@ impl Producers {
                 true
             }
             Err(why) => {
-                engine_events.push(EngineEvent::log(format!("could not create a producer: {why}")));
+                events.push(EngineEvent::log(format!("could not create a producer: {why}")));
                 false
             }
         }

@@ -65,7 +65,7 @@ impl Engine {
         }
         self.resubscribe_after_assignment();
         let generation = self.consumer.as_ref().map_or(-1, |consumer| consumer.membership().generation());
-        self.engine_events.push(EngineEvent::Assigned { partitions: names(partitions), generation });
+        self.events.push(EngineEvent::Assigned { partitions: names(partitions), generation });
     }
 
     /// Takes over the partitions that `EngineEvent::Assigned` reported, at these offsets. An offset below 0 means that none is known.
@@ -77,7 +77,7 @@ impl Engine {
         let places: Vec<Offset> = partitions.iter().map(|p| Offset { offset: p.offset.max(0), ..p.clone() }).collect();
         let taken = if consumer.is_eager() { consumer.assign(Some(&places)) } else { consumer.assign_more(&places) };
         if let Err(error) = taken {
-            self.engine_events.push(EngineEvent::AssignmentFailed(error));
+            self.events.push(EngineEvent::AssignmentFailed(error));
             return;
         }
         consumer.pause(&places);
@@ -241,7 +241,7 @@ impl Engine {
         }
         let (Some(subscribing), Some(consumer)) = (self.subscribing.take(), &self.consumer) else { return };
         if let Err(error) = consumer.subscribe(&subscribing.topics) {
-            self.engine_events.push(EngineEvent::Reported(error, None));
+            self.events.push(EngineEvent::Reported(error, None));
         }
         self.subscribed = subscribing.topics;
     }
@@ -290,7 +290,7 @@ impl Engine {
         if !self.are_settled(&partitions) {
             let text =
                 "the worker gives up revoked partitions before all of their copies are acknowledged and committed";
-            self.engine_events.push(EngineEvent::log(text.to_owned()));
+            self.events.push(EngineEvent::log(text.to_owned()));
         }
         self.give_up(&partitions, false, in_flight);
     }
@@ -309,7 +309,7 @@ impl Engine {
             let done: Result<(), Error> =
                 if consumer.is_eager() { consumer.assign(None) } else { consumer.unassign(partitions) };
             if let Err(error) = done {
-                self.engine_events.push(EngineEvent::Reported(error, None));
+                self.events.push(EngineEvent::Reported(error, None));
             }
         }
         self.fetch_at_once();
@@ -318,7 +318,7 @@ impl Engine {
     fn forget_given_up(&mut self, partitions: &[Offset], lost: bool, in_flight: Vec<u64>) {
         let mut take = |place: &Offset| self.slots.remove(self.slots.find(&place.topic, place.partition)?);
         let delayed = partitions.iter().map(|place| take(place).map_or(0, |gone| gone.delayed.released)).collect();
-        self.engine_events.push(EngineEvent::Revoked { partitions: names(partitions), lost, delayed, in_flight });
+        self.events.push(EngineEvent::Revoked { partitions: names(partitions), lost, delayed, in_flight });
     }
 
     /// Gives up the consumer at once, and reports all partitions as lost.

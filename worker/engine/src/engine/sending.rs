@@ -92,7 +92,7 @@ impl Engine {
         if self.transactions.is_none() {
             let wake = self.wake.as_fd();
             let mut needed = [false, true].into_iter().filter(|alone| !alone || !partition.alone.is_empty());
-            if !needed.all(|alone| self.producers.prepare(compression, alone, wake, &mut self.engine_events)) {
+            if !needed.all(|alone| self.producers.prepare(compression, alone, wake, &mut self.events)) {
                 return (0, Goes::Blocked);
             }
         }
@@ -118,7 +118,7 @@ impl Engine {
             most_bytes,
             writer: &mut self.scratch.headers,
             block: &mut self.scratch.block,
-            engine_events: &mut self.engine_events,
+            events: &mut self.events,
         };
         let (queued, goes) = sending.send();
         // a record that goes on waiting is not part of the transaction

@@ -57,7 +57,7 @@ pub struct Transactions {
     touched: BTreeSet<usize>,
     /// Why the transaction cannot be committed.
     failed: Option<Error>,
-    /// EngineEvents that are reported if the transaction is committed, and dropped otherwise.
+    /// The events that are reported if the transaction is committed, and dropped otherwise.
     pub(super) report_on_commit: Vec<EngineEvent>,
     /// The slot of a partition whose next copy has to be sent alone. The current transaction ends for it, and its own right after it.
     pub(super) alone: Option<usize>,
@@ -232,7 +232,7 @@ impl Engine {
                             partition.renew_at_ns = now_ns.saturating_add(self.commits.renew_ns);
                         }
                     }
-                    self.engine_events.append(&mut transactions.report_on_commit);
+                    self.events.append(&mut transactions.report_on_commit);
                     self.topics.iter_mut().for_each(Topic::decide);
                 }
                 Some(Err(error)) => self.roll_back(&error),
@@ -268,7 +268,7 @@ impl Engine {
                 transactions.stage = Stage::Opening;
             }
             Err(why) => {
-                self.engine_events.push(EngineEvent::log(format!("could not create a producer: {why}")));
+                self.events.push(EngineEvent::log(format!("could not create a producer: {why}")));
                 transactions.stage = Stage::Closed { until_ns: boot_ns() + RETRY_NS };
             }
         }
@@ -329,7 +329,7 @@ impl Engine {
                     Some((offset, target)) => {
                         let target = self.topics[partition.topic].names.of(target).to_owned();
                         let origin = partition.offset(offset);
-                        self.engine_events.push(EngineEvent::Refused { origin, target, error: error.clone() });
+                        self.events.push(EngineEvent::Refused { origin, target, error: error.clone() });
                     }
                 }
             }
@@ -349,7 +349,7 @@ impl Engine {
             })
             .collect();
         if !unknown.is_empty() {
-            self.engine_events.push(EngineEvent::CommitUnknown(unknown));
+            self.events.push(EngineEvent::CommitUnknown(unknown));
         }
     }
 
@@ -364,7 +364,7 @@ impl Engine {
                 "Kafka has fenced the producer ({error}). Either another worker with this name has started, or this worker stood \
                  still for longer than a transaction may last"
             );
-            self.engine_events.push(EngineEvent::ConsumerFatal(fatal));
+            self.events.push(EngineEvent::ConsumerFatal(fatal));
         }
         match &mut transactions.calls {
             Some(calls) if error.aborts_transaction && transactions.producer.is_some() => {
