@@ -1,4 +1,4 @@
-"""What all programs have to agree on, as pure functions and values: layout, names, headers, registry records, events and reasons.
+"""Pure functions and values on which all programs must agree: layout, names, headers, registry records, events and reasons.
 
-Nothing that reads a clock, draws a random number or calls Kafka or Kubernetes belongs here.
+Code that reads a clock, draws a random number or calls Kafka or Kubernetes does not belong here.
 """

@@ -1,8 +1,8 @@
-"""The table of places that an audit writes, as far as its writer and its readers have to agree. docs/audit-table.md has its columns.
+"""The parts of an audit's table of places on which its writer and its readers must agree. docs/audit-table.md lists the columns.
 
-A place is a topic, a partition and an offset in one number: six bits for the topic, 14 for the partition, 43 for the offset. A hundred
-thousand records a second fill a partition of that size in under three years. The same number is ascending within a partition, so
-that comparing places compares offsets.
+A place is a topic, a partition and an offset in one number: six bits for the topic, 14 for the partition, 43 for the offset. At a hundred
+thousand records a second, a partition reaches the highest offset in just under three years. Within a partition, places ascend with
+offsets, so comparing places compares offsets.
 """
 
 import json
@@ -14,7 +14,8 @@ from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.errors import UnreadableRecord
 
 VERSION: Final = 1
-"""To be raised with whatever a reader of before would misread. It passes over further columns, and shows further flaws by their bit."""
+"""Raise this with each change that an older reader would misread. A reader ignores columns that it does not know, and shows a flaw that it
+does not know by its bit."""
 
 OFFSET_BITS: Final = 43
 PARTITION_BITS: Final = 14
@@ -22,14 +23,15 @@ MAX_OFFSET: Final = 2**OFFSET_BITS - 1
 MAX_PARTITION: Final = 2**PARTITION_BITS - 1
 
 TOPIC_LETTERS: Final = ("f", "d", "r", "dead-letter")
-"""How names of places begin, for front, delays, ready and dead-letter topic. The index is the topic number; other ready topics follow."""
+"""The first part of a place's name, for the front, delays, ready and dead-letter topic. The index is the topic number; the numbers of other
+ready topics follow."""
 FRONT, DELAYS, READY, DEAD_LETTER = range(len(TOPIC_LETTERS))
 
 PENDING: Final = "pending"
 LOST: Final = "lost"
 FATES: Final = ("released", "dead_lettered", "hopped", PENDING, LOST, "cancelled")
-"""The number of a fate is its index, in tables that are kept. A record that has outcomes of two kinds is in the account of one of them;
-`doubled` tells of the other."""
+"""The number of a fate is its index. Never change these numbers, because tables that are kept contain them. A record that has outcomes of
+two kinds is counted once in the account; the flaw `doubled` shows the other outcome."""
 
 FLAW_MEANINGS: Final[Mapping[str, str]] = {
     "lost": "The record is committed, and came out nowhere.",
@@ -49,28 +51,30 @@ FLAW_MEANINGS: Final[Mapping[str, str]] = {
     ),
 }
 FLAW_NAMES: Final = tuple(FLAW_MEANINGS)
-"""The bit of a flaw is 1 << its index, in tables that are kept."""
+"""The bit of a flaw is 1 << its index. Never change these bits, because tables that are kept contain them."""
 
 DESCRIBED: Final = "delayed_topics"
-"""Metadata of this name, of the column `place`, describe the table: see TableDescription."""
+"""The key, in the metadata of the column `place`, of the description of the table. See TableDescription."""
 
 INDEX: Final = "audits"
-"""The folder beside those of the audits that has a row for each of them."""
+"""The folder, beside the folders of the audits, that has one row for each audit."""
 
 
 def index_file(topic: str, frozen_at_ms: int, audit: str) -> str:
-    """Of an audit's row, below the folder of all audits. It begins with the time: the newest are found without a look into all of them."""
+    """Returns the path of an audit's row below the folder of all audits. The file name begins with the time, so that a reader finds the
+    newest audits without opening every file."""
     return f"{INDEX}/topic={topic}/{frozen_at_ms:013}-{audit}.parquet"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableDescription:
-    """Which audit wrote a table, and of what.
+    """Says which audit wrote a table, and which topics it covers.
 
-    audit          the name of its Job; frozen_at_ms: when the operator froze the offsets
-    topics         by topic number
-    topic_ids      Kafka's ids of these
-    sample_one_in  one record in so many is in the table, with its copies
+    audit          the name of the audit's Job
+    frozen_at_ms   when the operator froze the offsets, in milliseconds since the epoch
+    topics         the topics, by topic number
+    topic_ids      Kafka's ids of these topics
+    sample_one_in  the table has one record in so many, with its copies
     """
 
     audit: str
@@ -91,12 +95,12 @@ class TableDescription:
         )
 
     def metadata(self) -> dict[str, Any]:
-        """Of the column `place`, for Spark."""
+        """Returns the metadata of the column `place`, in the form that Spark needs."""
         return {DESCRIBED: asdict(self)}
 
     @classmethod
     def decode(cls, schema: str) -> "TableDescription":
-        """From the JSON of Spark's schema, which each of its Parquet files has. Raises UnreadableRecord."""
+        """Reads the description from the JSON of Spark's schema, which each Parquet file of the table contains. Raises UnreadableRecord."""
         try:
             (column,) = (column for column in json.loads(schema)["fields"] if column["name"] == "place")
             said = column["metadata"][DESCRIBED]

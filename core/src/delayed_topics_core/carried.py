@@ -1,4 +1,4 @@
-"""What an audit of a chain hands on to the next one, as the registry and the frozen window name it."""
+"""The table that an audit of a chain hands on to the next audit, as the registry and the frozen window refer to it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Carried:
-    """A table that an audit of a chain has written for the next one: the name of its folder, and the hash that opens it."""
+    """A table that an audit of a chain has written for the next one: the name of its folder, and the hash that the reader verifies."""
 
     folder: str
     sha256: str

@@ -1,11 +1,11 @@
-"""What a worker's commit says beside its offset, read without the engine.
+"""Reads the metadata of a worker's commit without the engine.
 
-Committed is the lowest unfinished offset. Finished offsets above it travel in the commit's metadata, so that a restart
-repeats none of them. Format: `dt1:` + base64(zlib(bitmap)) + `:` + topic id. Bit i (least significant first) stands for offset
-committed + 1 + i, 1 is finished; no bitmap when nothing above is finished. The topic id tells a commit that was made for a topic
-that is gone from one of the topic that has its name now: Kafka keeps commits by name.
+A worker commits the lowest unfinished offset. The metadata of the commit lists the finished offsets above it, so that a worker that starts
+again repeats none of them. Format: `dt1:` + base64(zlib(bitmap)) + `:` + topic id. Bit i (least significant first) stands for offset
+committed + 1 + i, and 1 means finished. There is no bitmap if no offset above is finished. Kafka keeps commits by topic name, so the topic
+id distinguishes a commit for a deleted topic from one for the topic that has this name now.
 
-`delayed_topics_engine` writes it, and tests compare what both read.
+`delayed_topics_engine` writes the metadata, and tests compare what both implementations read.
 """
 
 import base64
@@ -18,7 +18,7 @@ _PREFIX: Final = "dt1:"
 
 
 def decode_metadata(committed: int, metadata: str | None) -> frozenset[int]:
-    """The finished offsets above `committed`. Raises UnreadableRecord for metadata that is neither empty nor ours."""
+    """Returns the finished offsets above `committed`. Raises UnreadableRecord for metadata that is not empty and that no worker wrote."""
     if not metadata:
         return frozenset()
     if not metadata.startswith(_PREFIX):
@@ -40,7 +40,8 @@ def decode_metadata(committed: int, metadata: str | None) -> frozenset[int]:
 
 
 def committed_topic_id(metadata: str | None) -> str | None:
-    """The id of the topic that a commit was made for. None: it does not say, as the operator's first one, or a person's."""
+    """Returns the id of the topic for which a commit was made. None if the metadata has no id, as in the operator's first commit or one
+    that a person made."""
     if not metadata or not metadata.startswith(_PREFIX):
         return None
     return metadata[len(_PREFIX) :].partition(":")[2] or None

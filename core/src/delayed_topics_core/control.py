@@ -1,8 +1,8 @@
-"""Values of a control topic: what somebody wants of a record, and what became of that.
+"""Values of a control topic: requests to cancel or reschedule a record, and the outcomes of these requests.
 
-The key is the record's `dt-id`; for a record that was produced without one it is its root, as `dt-id` of its copies says. The last value
-of a key counts. A request is in force until it is withdrawn, by a record without a value, or until the control topic's retention is over:
-one that comes before its record is honoured, and a retry of a cancelled record is cancelled as well.
+The key is the record's `dt-id`. For a record that was produced without one, the key is its root, which is the `dt-id` of its copies. The
+last value of a key counts. A request is in force until it is withdrawn by a record without a value, or until the control topic's retention
+removes it. Workers therefore honour a request that comes before its record, and also cancel the retries of a cancelled record.
 """
 
 from enum import StrEnum
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class ControlKind(StrEnum):
-    """The first word of a value. Whoever changes a record writes one of the first two; workers write the others over it."""
+    """The first word of a value. Applications write one of the first two as a request; workers overwrite it with one of the others."""
 
     CANCEL = "cancel"
     DELIVER_AT = "deliver-at"
@@ -33,14 +33,15 @@ _MAX_DIGITS: Final = 15
 
 
 class Control(NamedTuple):
-    """`deliver_at_ms`: of a request for another due time, and of answers to it; None: it is about cancelling."""
+    """A value of the control topic. `deliver_at_ms` is the due time that a request asks for, or that an answer to it names. None: the value
+    has no due time."""
 
     kind: ControlKind
     deliver_at_ms: int | None = None
 
     @classmethod
     def decode(cls, value: bytes) -> "Control":
-        """`cancel`, or `deliver-at 1767225600000`, or an answer to either. Raises ValueError."""
+        """Parses `cancel`, `deliver-at 1767225600000`, or an answer to either. Raises ValueError."""
         word, space, number = value.decode("ascii").partition(" ")
         kind = ControlKind(word)
         if not space and kind not in _OF_TIMES:
@@ -58,9 +59,10 @@ class Control(NamedTuple):
 
     @property
     def is_in_force(self) -> bool:
-        """Whether it holds for records of the id that are still to come out. What came too late for one attempt holds for the next."""
+        """Whether the value applies to records of this id that are still to come out. A request that is too late for one attempt applies to
+        the next."""
         return self.kind not in _NOT_IN_FORCE
 
     def answered(self, kind: ControlKind) -> "Control":
-        """The answer to this request."""
+        """Returns the answer of this kind to the request."""
         return self._replace(kind=kind)

@@ -1,4 +1,4 @@
-"""What was declared of delays and retries at one time, as the registry notes it for audits of records of that time."""
+"""The delays and the retry cap that a manifest declared at one time, as the registry keeps them for audits of records of that time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DelayList:
-    """What was declared of delays and retries, and from when on, by the operator's clock. 0: from the begin.
+    """The delay list and retry cap that a manifest declared, valid since `from_ms` by the operator's clock. 0 means from the beginning.
 
-    `max_delay_seconds`: how far ahead a due time may lie; None: there is no ladder, so there are none.
+    `max_delay_seconds` is how far ahead a due time may lie. None means that there is no ladder, so records can't set a due time.
     """
 
     delay_seconds: tuple[int, ...]

@@ -1,26 +1,26 @@
-"""The one exception tree of delayed topics.
+"""The exception tree of delayed topics.
 
 DelayedTopicsError
-├── IllegalTopicName        a name Kafka, or this project, can't take
-├── UnreadableRecord        a registry record, an event, commit metadata, a frozen window or a table that doesn't parse
+├── IllegalTopicName        a topic name that Kafka or this project does not allow
+├── UnreadableRecord        a registry record, an event, commit metadata, a frozen window or a table that can't be parsed
 │   └── UnknownEventKind    an event of a kind that only newer versions know
 └── …                       each member adds its own below DelayedTopicsError
 
-The message is the sentence that a user reads: what is wrong, where, and what to do.
+The message of an error is the sentence that a user reads: what is wrong, where, and what to do.
 """
 
 
 class DelayedTopicsError(Exception):
-    """Base of every error raised on purpose in this project."""
+    """Base class of every error that this project raises on purpose."""
 
 
 class IllegalTopicName(DelayedTopicsError, ValueError):
-    """A topic name that can't be used; the message says which rule it breaks."""
+    """A topic name that can't be used. The message says which rule the name breaks."""
 
 
 class UnreadableRecord(DelayedTopicsError, ValueError):
-    """A registry record, an event, commit metadata, a frozen window or a table that doesn't parse."""
+    """A registry record, an event, commit metadata, a frozen window or a table that can't be parsed."""
 
 
 class UnknownEventKind(UnreadableRecord):
-    """An event of a kind that only newer versions know. Whoever reads events passes over it."""
+    """An event of a kind that only newer versions know. Readers of events skip it."""

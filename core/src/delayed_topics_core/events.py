@@ -1,4 +1,4 @@
-"""The records of `delayedtopics.events`: what happened to the workers of a delayed topic. Key: the front topic; value: JSON."""
+"""The records of `delayedtopics.events`, in which workers report what happened to them. The key is the front topic, the value is JSON."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -13,32 +13,33 @@ from delayed_topics_core.offsets import TopicPartitionKey
 EventKind = Literal["worker-started", "worker-stopped", "assignment", "rebalance", "producers-replaced", "alarm"]
 
 KEPT_MS: Final = 7 * 86_400_000
-"""How long Kafka keeps events. Of what was before, nobody knows what happened to the workers."""
+"""How long Kafka keeps events. What happened to workers earlier is not known."""
 TOLD_AGAIN_MS: Final = 86_400_000
-"""A worker tells at least that often what it has been assigned."""
+"""A worker repeats at least this often which partitions are assigned to it."""
 MAX_AT_MS: Final = 253_402_300_799_999
-"""The end of the year 9999: no later time can be written as a date."""
+"""The end of the year 9999, because later times can't be represented as a date."""
 MAX_PLACES: Final = 20_000
-"""Partitions that an event may name: those of two Kafka topics, of 10,000 each."""
+"""The number of partitions that an event may name: two Kafka topics of 10,000 partitions each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """`at_ms`: the worker's estimate of broker time.
+    """An event of a worker. `at_ms` is the worker's estimate of broker time. The fields of `detail` depend on the kind:
 
-    `detail` of a started worker {template}: names the template of its pod, which others of another version, or for another spec, do not
-    have; absent outside Kubernetes.
-    Of an assignment {group, generation, places, kept, session_timeout_ms, template, repeated}: what Kafka assigned to the member, in which
-    generation of its group, told at once; with `repeated` once more, since events are kept for KEPT_MS only. Places are as
-    `format_places` writes them. `kept`: what it has now, and had in the generation before; what it has had and keeps may not be among
-    the places. The session timeout is that of the `classic` protocol.
-    Of an alarm {reason, message, raised, repeated}: `repeated` is as above.
-    Of a rebalance {change, partitions, places, generation, took_ms}: that partitions are served (`assigned`, by all of the topic that was
-    assigned with them), or no longer (`revoked`, `lost`; with `kept` as above, and `in_flight`: how many copies of their records were sent
-    and not committed, which come twice unless they were part of a transaction), or that what had been due of them before they were served
-    has come out (`caught-up`, with `delayed`: how many records that were). The same event comes twice if the first may not have been
-    written. Of replaced producers the same without a change: they had copies of these partitions on their way, which new producers send
-    again.
+    `worker-started` {template}: the template of the worker's pod. Workers of another version or for another spec have another template. It
+    is absent outside Kubernetes.
+    `assignment` {group, generation, places, kept, session_timeout_ms, template, repeated}: what Kafka assigned to the member in which
+    generation of its group, reported at once. With `repeated`, the event repeats an earlier one, because Kafka keeps events for KEPT_MS
+    only. Places are written by `format_places`. `kept` is what the member had in the previous generation and still has; these partitions
+    may be missing from the places. The session timeout is that of the `classic` protocol.
+    `alarm` {reason, message, raised, repeated}: with `repeated` as above.
+    `rebalance` {change, partitions, places, generation, took_ms}: with `assigned`, the member serves all partitions of the topic that were
+    assigned together. With `revoked` or `lost`, it no longer serves them; `kept` is as above, and `in_flight` is how many copies of their
+    records were sent and not committed, which come out twice unless they were part of a transaction. With `caught-up`, all records have
+    come out that were due before the partitions were served; `delayed` is the number of these records. The same event comes twice if the
+    first one may not have been written.
+    `producers-replaced`: as `rebalance`, without `change`. The old producers had copies of these partitions in flight, which the new ones
+    send again.
     """
 
     kind: EventKind
@@ -49,7 +50,7 @@ class Event:
 
     @property
     def began_ms(self) -> int:
-        """When what took `took_ms` began. Anybody may have written that: what can't be counts as nothing."""
+        """When the change that took `took_ms` began. An impossible `took_ms` counts as 0, because anybody may have written the event."""
         took_ms = self.detail.get("took_ms")
         return self.at_ms - (took_ms if type(took_ms) is int and 0 <= took_ms <= self.at_ms else 0)
 
@@ -58,15 +59,15 @@ class Event:
 
     @classmethod
     def decode(cls, value: bytes) -> "Event":
-        """Raises UnreadableRecord, of a kind that is not known here UnknownEventKind."""
+        """Raises UnreadableRecord, and UnknownEventKind for a kind that this version does not know."""
         try:
             body = json.loads(value)
             event = cls(**{name: body[name] for name in ("kind", "topic", "member", "at_ms", "detail")})
         except (KeyError, TypeError, ValueError, RecursionError) as e:
             raise UnreadableRecord(f"the event can't be parsed: {e!r}") from e
         texts = (event.kind, event.topic, event.member)
-        at_ms_can_be = type(event.at_ms) is int and 0 <= event.at_ms <= MAX_AT_MS
-        if not all(isinstance(text, str) for text in texts) or not at_ms_can_be:
+        at_ms_is_valid = type(event.at_ms) is int and 0 <= event.at_ms <= MAX_AT_MS
+        if not all(isinstance(text, str) for text in texts) or not at_ms_is_valid:
             raise UnreadableRecord(
                 "an event must have kind, topic and member as text, and at_ms as a time in milliseconds"
             )
@@ -78,7 +79,7 @@ class Event:
 
 
 def format_places(places: Iterable[TopicPartitionKey]) -> list[str]:
-    """By Kafka topic its partitions as ranges, as `orders.delays[0-2,5]`."""
+    """Returns one text for each Kafka topic, with its partitions as ranges, such as `orders.delays[0-2,5]`."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(partition)
@@ -86,8 +87,8 @@ def format_places(places: Iterable[TopicPartitionKey]) -> list[str]:
 
 
 def parse_places(told: object) -> list[TopicPartitionKey]:
-    """The inverse of `format_places`, of what anybody may have written: what can't be read counts as nothing, and so does what comes
-    after MAX_PLACES of them."""
+    """The inverse of `format_places`. Anybody may have written the text, so the function skips what it can't read, and everything after the
+    first MAX_PLACES partitions."""
     return list(islice(_each(told), MAX_PLACES)) if isinstance(told, list) else []
 
 

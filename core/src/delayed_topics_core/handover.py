@@ -1,10 +1,11 @@
-"""What a delayed topic takes along when workers of another consumer group go on with it: where the former group was.
+"""The positions of the former consumer group, which another group receives when its workers continue with a delayed topic.
 
-Offsets belong to a group, and a group that was there before may still have older ones. Releasing only goes forward, so of what a group has
-committed and what was handed over to it, the further is what counts. Once every partition has committed that much, the handover is over.
+Committed offsets belong to a group, and the new group may have older ones from an earlier time. Workers only move forward, so the further
+position counts: that which the new group has committed, or that which was handed over to it. The handover is over when every partition has
+committed at least the position that was handed over.
 
-A group can be handed its own offsets. Kafka forgets those of a group that has had no members for `offsets.retention.minutes`, seven days
-unless set, and what is committed meanwhile lives no longer.
+A group can be handed its own offsets. Kafka removes the offsets of a group that has had no members for `offsets.retention.minutes` (seven
+days by default), including offsets that are committed meanwhile.
 """
 
 from collections.abc import Mapping
@@ -18,31 +19,31 @@ from delayed_topics_core.offsets import OffsetAndMetadata
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Handover:
-    """`group`: to which one. `positions`: by topic name and partition; None: nothing was committed. `kept`: they are what that group has
-    committed itself, and count where Kafka has forgotten them."""
+    """`group` is the consumer group that continues. `positions` has a position for each topic name and partition; None means that nothing
+    was committed. With `kept`, the positions are those that `group` has committed itself. They count where Kafka has removed them."""
 
     group: str
     positions: Mapping[str, tuple[OffsetAndMetadata | None, ...]]
     kept: bool = False
 
     def of(self, topic: str, partition: int) -> OffsetAndMetadata | None:
-        """None for a partition that came later, too."""
+        """Returns the position that was handed over, or None. A partition that was added later has none."""
         positions = self.positions.get(topic, ())
         return positions[partition] if partition < len(positions) else None
 
     def goes_on_at(self, topic: str, partition: int, committed: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
-        """Where the group goes on that has committed this."""
+        """Returns the position from which the group continues, given what it has committed."""
         if self.kept and committed is not None:
             return committed
         return further(committed, self.of(topic, partition))
 
     def without(self, topics: set[str]) -> "Handover":
-        """Of topics that were made again nothing holds any more."""
+        """Removes the positions of topics that were created again, because they no longer apply."""
         return replace(self, positions={t: p for t, p in self.positions.items() if t not in topics})
 
 
 def further(one: OffsetAndMetadata | None, other: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
-    """`one` if both are the same."""
+    """Returns the position that is further, or `one` if both are equal."""
     return other if _progress(other) > _progress(one) else one
 
 

@@ -1,7 +1,7 @@
-"""The own headers of a record, by name. Everything else in a record passes unchanged.
+"""The names of the headers that this project defines, its own headers. Workers copy everything else in a record unchanged.
 
-Own headers are ASCII, numbers are decimal, times are milliseconds since the epoch. What a worker makes of them is decided by
-`delayed_topics_engine`.
+Own headers are ASCII, numbers are decimal, times are milliseconds since the epoch. `delayed_topics_engine` decides what a worker does with
+them.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 Header = tuple[str, bytes | None]
-"""As the Kafka client gives and takes it: name, value or null."""
+"""A name and a value, which may be null, as in the API of the Kafka client."""
 
 PREFIX: Final = "dt-"
 ID: Final = "dt-id"
@@ -47,7 +47,8 @@ _TARGET: Final = re.compile(rb"(?P<topic>[a-zA-Z0-9._-]{1,249})(:(?P<partition>[
 
 
 class Root(NamedTuple):
-    """Where a record was first seen. Written as `f:<partition>:<offset>:<topic id>`; `d` for a direct write into a delays partition."""
+    """The place at which a record was first seen. Written as `f:<partition>:<offset>:<topic id>`, with `d` instead of `f` for a record that
+    was produced directly to a partition of the delays topic."""
 
     topic_letter: str  # "f" front, "d" delays
     partition: int
@@ -59,7 +60,7 @@ class Root(NamedTuple):
 
     @classmethod
     def decode(cls, value: bytes) -> "Root":
-        """Raises ValueError. A first copy has its root as its id, so a root that is longer than ids are is none."""
+        """Raises ValueError, also for a root longer than MAX_ID_BYTES: the first copy of a record without an id has its root as id."""
         topic_letter, partition, offset, topic_id = value.decode("ascii").split(":")
         if (
             len(value) > MAX_ID_BYTES
@@ -74,7 +75,7 @@ class Root(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where a record asks to be released: another ready topic. Written as `<topic>` or `<topic>:<partition>`."""
+    """The other ready topic that a record requests to be released to. Written as `<topic>` or `<topic>:<partition>`."""
 
     topic: str
     partition: int | None = None
@@ -82,17 +83,17 @@ class Target(NamedTuple):
     @classmethod
     def decode(cls, value: bytes) -> "Target":
         """Raises ValueError."""
-        said = _TARGET.fullmatch(value)
-        if said is None or int(said["partition"] or 0) > MAX_PARTITION:
+        found = _TARGET.fullmatch(value)
+        if found is None or int(found["partition"] or 0) > MAX_PARTITION:
             raise ValueError(value)
-        return cls(said["topic"].decode(), None if said["partition"] is None else int(said["partition"]))
+        return cls(found["topic"].decode(), None if found["partition"] is None else int(found["partition"]))
 
 
 def foreign(headers: Iterable[Header]) -> list[Header]:
-    """The headers that are not ours, in order, duplicates included."""
+    """Returns the headers that this project does not define, in order and with duplicates."""
     return [header for header in headers if header[0] not in OWN_HEADERS]
 
 
 def origin(topic_letter: str, partition: int, offset: int) -> bytes:
-    """`f|d|r:<partition>:<offset>`: the record, in front, delays or ready, that a copy was made from."""
+    """Returns `f|d|r:<partition>:<offset>`: the record of the front, delays or ready topic from which a copy was made."""
     return b"%c:%d:%d" % (ord(topic_letter), partition, offset)

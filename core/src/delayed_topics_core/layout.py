@@ -1,8 +1,8 @@
-"""The layout: which partition of the delays topic stands for which delay. Nothing else makes or changes a table; the engine and the
-client only look partitions up in it.
+"""The layout: a table that says which partition of the delays topic stands for which delay. Only this module creates or changes tables;
+the engine and the client look partitions up in them.
 
-`initial` gives the first table, `evolve` every later one. A partition's delay never changes: whatever a manifest becomes,
-tables are only appended to, so no record that waits changes its meaning and no stale client can make one early.
+`initial` returns the first table, and `evolve` every later one. The delay of a partition never changes: whatever a manifest becomes,
+partitions are only appended. So no record that waits changes its meaning, and no stale client can make a record early.
 """
 
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ from typing import Final, Literal
 Role = Literal["main", "delay", "ladder", "retired"]
 
 MAX_RANGED: Final = 100_000
-"""Partitions of one kind; Kafka copes with no more in one topic."""
+"""The maximum number of partitions of one kind. Kafka does not cope with more in one topic."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayoutSpec:
-    """What a manifest asks for. Delays in seconds, in list order; `partitions` is the wanted total of the delays topic, without those
-    of the ladder. `lanes_per_delay`: of each delay after the first; None: an even share of `partitions`. `ladder_seconds`: see
-    `ladder`; empty: there is none."""
+    """The layout that a manifest requests. `delay_seconds` has the delays in list order. `partitions` is the wanted number of partitions
+    of the delays topic, without those of the ladder. `lanes_per_delay` is the number of lanes of each delay after the first; with None,
+    each gets an even share of `partitions`. For `ladder_seconds`, see `ladder`; empty means that there is no ladder."""
 
     delay_seconds: tuple[int, ...]
     partitions: int
@@ -29,13 +29,13 @@ class LayoutSpec:
 
     @property
     def kinds(self) -> tuple[int, ...]:
-        """Distinct delays in first-seen order."""
+        """The distinct delays, in the order in which each first appears."""
         return tuple(dict.fromkeys(self.delay_seconds))
 
     @property
     def lanes(self) -> int:
-        """Partitions of each delay after the first. Nothing but records written to the delays topic itself waits for a first delay of
-        0 s, so that delay has no share: it gets what the others leave."""
+        """The number of partitions of each delay after the first. With a first delay of 0 s, only records that were produced to the delays
+        topic itself are in its partitions. So this delay has no share, and gets the partitions that the others leave."""
         if self.lanes_per_delay is not None:
             return self.lanes_per_delay
         first, *further = self.kinds
@@ -48,7 +48,7 @@ class LayoutSpec:
 
     @property
     def front_partitions(self) -> int:
-        """What the front and the ready topic have by default. Their number is not for the lanes to lower."""
+        """The default number of partitions of the front topic and of the ready topic. An even share for lanes does not lower it."""
         return self._left_by(self._least_lanes)
 
     def _left_by(self, lanes: int) -> int:
@@ -56,18 +56,18 @@ class LayoutSpec:
 
     @property
     def ladder_partitions(self) -> int:
-        """Those that only the ladder needs."""
+        """The number of partitions that only the ladder needs."""
         return self._least_lanes * len(self._only_of_ladder)
 
     def wanted(self) -> dict[int, int]:
-        """Delay in seconds → wanted number of partitions, in list order; then those of the ladder."""
+        """Returns the wanted number of partitions for each delay in seconds, first in list order, then those of the ladder."""
         first, *further = self.kinds
         of_list = {first: self.main_partitions, **dict.fromkeys(further, self.lanes)}
         return {**of_list, **dict.fromkeys(self._only_of_ladder, self._least_lanes)}
 
     @property
     def _least_lanes(self) -> int:
-        """Without a share of what there is."""
+        """The number of lanes of a delay that gets no share of `partitions`."""
         return self.lanes_per_delay or 1
 
     @property
@@ -85,8 +85,8 @@ class Kind:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The table at one generation. `delay_seconds` is the delay list, `ladder_seconds` the ladder (see `ladder`); `kinds` also has
-    those that left both (retired)."""
+    """The table at one generation. `delay_seconds` is the delay list, and `ladder_seconds` is the ladder (see `ladder`). `kinds` also has
+    the retired kinds, which are in neither any more."""
 
     generation: int
     delay_seconds: tuple[int, ...]
@@ -95,7 +95,7 @@ class Layout:
 
     @cached_property
     def partition_delays(self) -> tuple[int, ...]:
-        """Index = partition of the delays topic, value = its delay in seconds."""
+        """The delay of each partition of the delays topic, in seconds. The index is the partition."""
         delays = {p: kind.delay_seconds for kind in self.kinds for p in kind.partitions}
         return tuple(delays[p] for p in range(len(delays)))
 
@@ -117,20 +117,20 @@ class Layout:
         return self._by_delay[self.delay_seconds[0]]
 
     def delay_for_attempt(self, attempt: int) -> int:
-        """Seconds that attempt `attempt` (0 = first) waits: the last entry serves all later attempts."""
+        """Returns the seconds that attempt `attempt` (0 = first) waits. The last entry applies to all later attempts."""
         return self.delay_seconds[min(attempt, len(self.delay_seconds) - 1)]
 
     def delay_for_level(self, level: int) -> int:
-        """Seconds of the 1-based entry `level` of the delay list; above the last entry: the last."""
+        """Returns the seconds of entry `level` of the delay list, counted from 1. A level above the last entry gets the last."""
         return self.delay_seconds[min(level, len(self.delay_seconds)) - 1]
 
     def partition_for(self, delay_seconds: int, front_partition: int) -> int:
-        """The lane of a kind that records of a front partition take: always the same one."""
+        """Returns the lane that records of a front partition take for a delay. It is always the same one."""
         lanes = self._by_delay[delay_seconds].partitions
         return lanes[front_partition % len(lanes)]
 
     def waits_seconds(self, max_delay_seconds: int) -> tuple[int, ...]:
-        """How long records wait: every delay, retired ones included, and where there is a ladder how far ahead a due time may lie."""
+        """Returns how long records can wait: all delays, including retired ones, and with a ladder also `max_delay_seconds`."""
         ahead = (max_delay_seconds,) if self.ladder_seconds else ()
         return (*(kind.delay_seconds for kind in self.kinds), *ahead)
 
@@ -140,14 +140,14 @@ class Layout:
         return "ladder" if kind.delay_seconds in self.ladder_seconds else "retired"
 
     def ranges(self) -> list[tuple[int, Role, str]]:
-        """(delay in seconds, role, partitions as ranges such as "0-8,12"), for people."""
+        """Returns (delay in seconds, role, partitions as ranges such as "0-8,12") for each kind, for people to read."""
         return [(kind.delay_seconds, self.role(kind), format_ranges(kind.partitions)) for kind in self.kinds]
 
 
 def ladder(*, max_seconds: int, base: int) -> tuple[int, ...]:
-    """The delays by which a record gets to any due time: 1, base, base² … seconds, up to `max_seconds`.
+    """Returns the delays by which a record reaches any due time: 1, base, base² … seconds, up to `max_seconds`.
 
-    From each a record goes on by the longest one that fits what remains; less than a second is waited out in memory.
+    A record takes the longest delay that fits into the remaining time, again and again. Less than a second is spent in memory.
     """
     delays = [1]
     while delays[-1] * base <= max_seconds:
@@ -156,8 +156,8 @@ def ladder(*, max_seconds: int, base: int) -> tuple[int, ...]:
 
 
 def most_hops(ladder_seconds: tuple[int, ...], *, max_delay_seconds: int) -> int:
-    """How often a record is copied at most until it is due. The longest delay is taken as often as it fits, each shorter one as
-    often as it fits into what the next longer one leaves."""
+    """Returns how many times a record is copied at most until it is due. It takes the longest delay as often as that fits, and each shorter
+    one as often as it fits into what the next longer one leaves."""
     hops, remaining = 0, max_delay_seconds
     for delay in reversed(ladder_seconds):
         hops, remaining = hops + remaining // delay, min(remaining, delay - 1)
@@ -165,18 +165,19 @@ def most_hops(ladder_seconds: tuple[int, ...], *, max_delay_seconds: int) -> int
 
 
 def initial(spec: LayoutSpec) -> Layout:
-    """The first table: main partitions 0 … main-1 for the first kind, then the lanes of each further kind in list order."""
+    """Returns the first table: the main partitions, from 0, and then the lanes of each further kind in list order."""
     return _append(Layout(generation=0, delay_seconds=(), kinds=()), spec)
 
 
 def evolve(previous: Layout, spec: LayoutSpec) -> Layout:
-    """The next table: what `spec` wants beyond `previous` is appended, nothing is taken away; `previous` itself if nothing is new."""
+    """Returns the next table. It appends what `spec` wants beyond `previous` and removes nothing; if nothing is new, it is `previous`."""
     following = _append(previous, spec)
     return previous if replace(following, generation=previous.generation) == previous else following
 
 
 def surplus(layout: Layout, spec: LayoutSpec) -> int:
-    """Partitions that the topic has beyond those asked for: clamped to one main partition, counts lowered, or kinds retired."""
+    """Returns the number of partitions that the topic has beyond those requested, because the main partitions were clamped to one, counts
+    were lowered, or kinds are retired."""
     return max(0, layout.partition_count - spec.partitions - spec.ladder_partitions)
 
 
@@ -198,8 +199,9 @@ def _append(previous: Layout, spec: LayoutSpec) -> Layout:
 
 
 def _counts(previous: Layout, spec: LayoutSpec) -> dict[int, int]:
-    """Delay in seconds → how many partitions it gets. The even share of a further delay is of partitions that are free. Where former
-    delays have them it gets one, or the topic would grow by a whole share each time that a delay is replaced by another."""
+    """Returns the number of partitions for each delay in seconds. A further delay gets its even share from partitions that are free. If
+    former delays hold them, it gets one partition; otherwise the topic would grow by a whole share each time that another delay replaces
+    one."""
     wanted = spec.wanted()
     if spec.lanes_per_delay is not None:
         return wanted
@@ -217,7 +219,7 @@ def _counts(previous: Layout, spec: LayoutSpec) -> dict[int, int]:
 
 
 def format_ranges(numbers: Iterable[int]) -> str:
-    """Ascending numbers as ranges: [0, 1, 2, 5] → "0-2,5"."""
+    """Returns ascending numbers as ranges: [0, 1, 2, 5] → "0-2,5"."""
     runs: list[list[int]] = []
     for n in numbers:
         if runs and n == runs[-1][1] + 1:
@@ -228,7 +230,8 @@ def format_ranges(numbers: Iterable[int]) -> str:
 
 
 def parse_ranges(text: str) -> tuple[int, ...]:
-    """The inverse of format_ranges. Raises ValueError, for more than MAX_RANGED numbers too: a few characters can stand for any number."""
+    """The inverse of format_ranges. Raises ValueError, also for more than MAX_RANGED numbers, because a few characters can stand for any
+    number of them."""
     numbers: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

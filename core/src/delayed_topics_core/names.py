@@ -1,4 +1,4 @@
-"""The names that one delayed topic, and the system as a whole, take in a Kafka cluster."""
+"""The names that a delayed topic, and the system as a whole, use in a Kafka cluster."""
 
 import re
 from dataclasses import dataclass
@@ -45,42 +45,44 @@ class TopicNames:
 
     @property
     def topics(self) -> tuple[str, str, str, str]:
-        """Those that each delayed topic has."""
+        """The four topics that each delayed topic has."""
         return (self.front, self.delays, self.ready, self.dead_letter)
 
     @property
     def possible(self) -> tuple[str, ...]:
-        """Those, and the control topic, which some have."""
+        """All topics that a delayed topic can have: the four, and the control topic."""
         return (*self.topics, self.control)
 
     @property
     def control(self) -> str:
-        """Where records are cancelled, if the delayed topic has that."""
+        """The control topic, which exists only with `spec.control`."""
         return self.front + CONTROL_SUFFIX
 
     @property
     def redrive_group(self) -> str:
-        """The consumer group whose offsets say up to where dead letters were sent back; also the transactional id of that. No topic's name
-        can contain a slash, so that it is nobody else's."""
+        """The consumer group whose offsets say up to where dead letters were redriven, and also the transactional id of redrives. The slash
+        keeps it distinct from the group of every delayed topic, because no topic name contains a slash."""
         return f"delayedtopics.redrive/{self.front}"
 
 
 def shared_group(cluster: str, installation: str, kind: str, namespace: str, name: str) -> str:
-    """Of the workers that the delayed topics of a connection share. No topic's name can contain a slash, so that it is nobody's own.
+    """Returns the consumer group of the shared workers of a connection. The slashes keep it distinct from the group of every delayed topic,
+    because no topic name contains a slash.
 
-    `cluster`: the UID of the kube-system namespace. `installation`: the operator's namespace. The others: of the connection.
+    `cluster` is the UID of the kube-system namespace, and `installation` is the operator's namespace. `kind`, `namespace` and `name` are
+    those of the connection.
     """
     return f"delayedtopics.shared/{cluster}/{installation}/{kind}/{namespace}/{name}"
 
 
 def transactional_id(group: str, member: str) -> str:
-    """Of a worker that releases exactly once: the same for all processes of that name, so that each ends what the one before
-    it has left open."""
+    """Returns the transactional id of a worker with `ExactlyOnce`. All processes of the same member name have the same id, so that each
+    process ends the transaction that the previous one has left open."""
     return f"{group}.{member}"
 
 
 def collision_key(topic: str) -> str:
-    """Kafka refuses `a.b` next to `a_b`, because metric names replace the dot."""
+    """Returns a key that is equal for topic names that collide. Kafka refuses `a.b` next to `a_b`, because metric names replace the dot."""
     return topic.replace(".", "_")
 
 

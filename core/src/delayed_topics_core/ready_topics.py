@@ -1,10 +1,11 @@
-"""Ready topics besides the delayed topic's own, as the registry notes them for workers, clients and audits."""
+"""Ready topics besides the delayed topic's own, as the registry records them for workers, clients and audits."""
 
 from typing import NamedTuple
 
 
 class AllowedTopic(NamedTuple):
-    """A topic that records may ask for: since when, and until when if that is over, by the operator's clock."""
+    """A topic that records may request since `from_ms`, and until `until_ms` if this is over. Both are in milliseconds, by the operator's
+    clock."""
 
     topic: str
     from_ms: int

@@ -1,14 +1,14 @@
-"""Every condition type, condition reason and dead-letter reason, declared once. docs/reasons.md explains each."""
+"""Every condition type, condition reason and dead-letter reason, declared once. docs/reasons.md explains each of them."""
 
 from enum import StrEnum
 from typing import Final
 
 EXIT_PROTOCOL_REFUSED: Final = 3
-"""A worker's exit code where Kafka hasn't the rebalance protocol or the assignor that it was told."""
+"""The exit code of a worker if Kafka does not support the rebalance protocol or the assignor that the worker is configured to use."""
 
 
 class DeadLetterReason(StrEnum):
-    """Value of `dt-reason`: why a record is in the dead-letter topic."""
+    """Values of `dt-reason`, which says why a record is in the dead-letter topic."""
 
     RETRY_CAP_EXCEEDED = "RetryCapExceeded"
     REJECTED = "Rejected"
@@ -37,16 +37,16 @@ class Condition(StrEnum):
     PLANNED = "Planned"
     SERVED_ELSEWHERE = "ServedElsewhere"
     DELIVERY_VERIFIED = "DeliveryVerified"
-    # of a DelayedTopicAudit
+    # conditions of a DelayedTopicAudit
     COMPLETE = "Complete"
     VERIFIED = "Verified"
     STALLED = "Stalled"
 
 
 class Reason(StrEnum):
-    """Reasons of conditions. One meaning each, never reused."""
+    """Reasons of conditions. Each has one meaning, and is never reused for another."""
 
-    # Ready, and every condition that simply holds
+    # Ready, and every condition that holds as it should
     AS_DECLARED = "AsDeclared"
     IN_PROGRESS = "InProgress"
     SPEC_INVALID = "SpecInvalid"

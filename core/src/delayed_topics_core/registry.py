@@ -1,15 +1,15 @@
-"""The records of `delayedtopics.registry`: who owns which topic, and every layout. The operator writes, everybody follows.
+"""The records of `delayedtopics.registry`: who owns which topic, and every layout. Only the operator writes them.
 
 Key                      Value
-claim/<topic>/<owner>    Claim, written once and never rewritten: compaction keeps the order, the first by offset wins.
-                         Who takes over writes its own claim, and then removes the one that it took the topics from
-layout/<topic>           LayoutRecord: `planned`, then `serving` once Kafka has the partitions; `retired`: workers give it up.
-                         A planned one has the one before it inside, by which workers go on until then
-topics/<topic>           TopicsRecord: topic ids, the offsets that serving began at, which partitions have begun, and a handover
-                         that is under way
+claim/<topic>/<owner>    Claim, written once and never rewritten. Compaction keeps the order, and the first claim by offset wins.
+                         An owner that takes topics over writes its own claim, and then removes the claim of the former owner
+layout/<topic>           LayoutRecord: `planned`, then `serving` once Kafka has the partitions; `retired` when workers have to give
+                         the topic up. A planned record contains the previous one, which workers follow until then
+topics/<topic>           TopicsRecord: topic ids, the offsets at which serving began, which partitions have begun, and a handover
+                         that is in progress
 audited/<topic>          AuditedRecord: where the last audit ended and the next one begins
 
-Owner is `<Kubernetes cluster>/<namespace>/<name>`. Values are JSON; unknown fields are ignored, so that a newer writer
+<owner> is `<Kubernetes cluster>/<namespace>/<name>`. Values are JSON. Readers ignore unknown fields, so that a newer writer
 doesn't stop an older reader.
 """
 
@@ -49,11 +49,11 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """`owner` claims the four names of `topic`. `adopted`: the front topic existed before, and was taken over.
+    """`owner` claims the names of `topic`. With `adopted`, the front topic existed before.
 
-    `mark`: carried by the topics that are made for this claim, see `creation_mark`. 0: by none.
-    `epoch`: how often the topics went over from one owner to another. Then `taken_from` is who had them before, and `taken_at_ms`
-    when that was, by the operator's clock.
+    `mark` is on the topics that are created for this claim (see `creation_mark`). 0: on none.
+    `epoch` is how often another owner took the topics over. If it is above 0, `taken_from` is the former owner, and `taken_at_ms` is
+    when that happened, by the operator's clock.
     """
 
     topic: str
@@ -71,16 +71,18 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayoutRecord:
-    """What workers and clients follow. `state`: nobody writes into partitions of a layout that isn't serving.
+    """The layout that workers and clients follow. No one writes into partitions of a layout whose `state` isn't serving.
 
-    `highest_retry_cap`, `least_ready_partitions`: that there ever were, for audits of records that were released under them.
-    `max_delay_seconds`: how far ahead a due time may lie, where the layout has a ladder. `control`: there is a control topic.
-    `ready_topics`: others that records may ask for, or might; `ready_topics_forgotten_ms`: until when there were more, of the operator's
-    clock, 0: there were not. `outage_budget_seconds`: how long they wait for one that is missing.
-    `lists`: all delay lists and caps that there were, the present one last; what was before the first is not noted.
-    `exactly_once_from_ms`: since when all workers keep that guarantee, by the operator's clock; None: they don't.
-    `workers`: how many there are to be: those with higher numbers leave the group for good when they end. None: they are shared.
-    `before`: what served when this was planned; None: nothing did, or it is not planned any more.
+    highest_retry_cap, least_ready_partitions  the extremes that ever applied, for audits of records that were released under them
+    max_delay_seconds          how far ahead a due time may lie, if the layout has a ladder
+    control                    there is a control topic
+    ready_topics               other ready topics that records may request, or could at one time
+    ready_topics_forgotten_ms  until when there were more of these, by the operator's clock; 0: there never were more
+    outage_budget_seconds      how long records wait for a ready topic that is missing
+    lists                      all delay lists and caps that there ever were, the present one last; what applied earlier is not known
+    exactly_once_from_ms       since when all workers keep that guarantee, by the operator's clock; None: they don't
+    workers                    the wanted number; those with higher numbers leave the group permanently when they end; None: shared workers
+    before                     the record that was served when this one was planned; None: there was none, or this one is no longer planned
     """
 
     topic: str
@@ -112,22 +114,23 @@ class LayoutRecord:
 
     @property
     def served(self) -> "LayoutRecord | None":
-        """What workers serve, and clients go by. While a growth is planned, which Kafka may refuse for weeks, this is the one before."""
+        """The record that workers serve and clients follow. While more partitions are planned, which Kafka may refuse for weeks, this is
+        the previous record."""
         return {"planned": self.before, "serving": self, "retired": None}[self.state]
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Other ready topics that records may ask for now."""
+        """Other ready topics that records may request now."""
         return tuple(allowed.topic for allowed in self.ready_topics if allowed.until_ms is None)
 
     @property
     def all_targets(self) -> tuple[str, ...]:
-        """Those that records could ask for once, too, in the order in which they were allowed."""
+        """Other ready topics that records may request now or could request earlier, in the order in which they were allowed."""
         return tuple(dict.fromkeys(allowed.topic for allowed in self.ready_topics))
 
     @property
     def waits_ms(self) -> dict[TopicPartitionKey, int]:
-        """Of every partition that workers serve: how long its records wait. What is in the front topic is to go on at once."""
+        """How long records wait in each partition that workers serve. Records in the front topic do not wait there."""
         names = TopicNames.of(self.topic)
         front = {(names.front, partition): 0 for partition in range(self.front_partitions)}
         return front | {(names.delays, p): seconds * 1000 for p, seconds in enumerate(self.layout.partition_delays)}
@@ -135,15 +138,16 @@ class LayoutRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicsRecord:
-    """`ids` and `start_offsets` by topic name; offsets by partition.
+    """The topics of a delayed topic. `ids` and `start_offsets` are by topic name; offsets are by partition.
 
-    A topic is the owner's if its id is in `ids`. Nothing is done with another one, but to note its id if it has the claim's
-    mark, or is the adopted one.
-    `begun`: how many partitions, from 0, of a topic are known to have had a committed offset. A noted partition at or
-    above it may be begun by its worker at the start offset; one below it without a commit is an alarm, never a guess.
-    `made_again`: names of topics that are not the first of their name since serving began; an audit can't see the former.
-    `handover`: where another consumer group goes on; None: none does, or it has committed as much.
-    `mirrored_from`: the ids that topics had in the Kafka cluster from which they were mirrored with their committed offsets.
+    A topic belongs to the owner if its id is in `ids`. The operator leaves any other topic alone, except that it records the id of a
+    topic that has the claim's mark or is adopted.
+    `begun` is the number of partitions of a topic, counted from 0, that are known to have had a committed offset. A worker may begin a
+    partition from this number on at its start offset. If a partition below this number has no commit, the worker raises an alarm, and
+    never guesses.
+    `made_again` has the names of topics that are not the first of their name since serving began. An audit can't read the earlier ones.
+    `handover` is where another consumer group continues. None: there is no handover, or the group has committed as much.
+    `mirrored_from` has the ids of topics in the Kafka cluster from which they were mirrored with their committed offsets.
     """
 
     topic: str
@@ -161,13 +165,13 @@ class TopicsRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditedRecord:
-    """Where the chain of audits of a topic stands. Every offset below is accounted for, none above.
+    """The position of the chain of audits of a topic. Every offset below it is accounted for, and none above it.
 
-    ids               of the topics; others of the same names have no part in the chain
-    offsets           of front and delays, by topic name and partition: as they were committed
-    since_ms          broker time: the attempts whose records were pending then began at or after it
-    ready_partitions  there were then
-    ends              of delays, ready and dead-letter: what is above has come since
+    ids               the ids of the topics; other topics of the same names do not belong to the chain
+    offsets           front and delays, by topic name and partition: the committed offsets at that time
+    since_ms          broker time at or after which the attempts began whose records were pending then
+    ready_partitions  the number of partitions of the ready topic then
+    ends              delays, ready and dead-letter: records from here on were appended since
     made_again        other ready topics that were deleted, and perhaps created again, since the chain first read them
     carried           what the audit has written for the next one; None: it had no output
     """
@@ -187,7 +191,7 @@ class AuditedRecord:
 
 
 def claim_key(topic: str, owner: Owner) -> str:
-    """Of the one claim that an owner can have on a topic."""
+    """Returns the key of the one claim that an owner can have on a topic."""
     return f"claim/{topic}/{owner}"
 
 
@@ -199,7 +203,7 @@ RegistryRecord = Claim | LayoutRecord | TopicsRecord | AuditedRecord
 
 
 def encode(record: RegistryRecord) -> bytes:
-    """The value, as compact JSON with sorted keys: equal records are equal bytes."""
+    """Returns the value as compact JSON with sorted keys, so that equal records have equal bytes."""
     match record:
         case Claim():
             body: dict[str, Any] = {
@@ -239,7 +243,7 @@ def decode(key: str, value: bytes) -> RegistryRecord:
         body = json.loads(value)
         match key.partition("/")[0]:
             case "claim":
-                TopicNames.of(body["topic"])  # one that is none would have `holder` fail for everybody
+                TopicNames.of(body["topic"])  # with an illegal name, `RegistryState.holder` would fail for every topic
                 return Claim(
                     topic=body["topic"],
                     owner=Owner.parse(body["owner"]),

@@ -1,4 +1,4 @@
-"""The state of the registry: what its records, read in the order of their offsets, add up to."""
+"""The state of the registry: the result of applying its records in the order of their offsets."""
 
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ class ClaimEntry:
 
 @dataclass
 class _Holders:
-    """The claims that hold their names. `by_name`: by collision key."""
+    """The claims that hold their names, by collision key."""
 
     by_name: dict[str, Claim] = field(default_factory=dict)
 
@@ -40,9 +40,9 @@ class _Holders:
 
 @dataclass
 class RegistryState:
-    """The registry as read so far; `apply` each record in offset order. `next_offset` is where the reader stands.
+    """The registry as read so far. Call `apply` for each record in offset order. `next_offset` is the next offset to read.
 
-    Looking up a holder takes the same time however many claims there are; the first lookup, and the first one after a claim was
+    Looking up a holder takes the same time however many claims there are. Only the first lookup, and the first one after a claim was
     removed, looks at all claims.
     """
 
@@ -52,10 +52,10 @@ class RegistryState:
     audited: dict[str, AuditedRecord] = field(default_factory=dict)
     next_offset: int = 0
     _known_holders: _Holders | None = field(default=None, repr=False, compare=False)
-    """None: nobody has asked since a claim was removed."""
+    """None if there was no lookup since a claim was removed."""
 
     def apply(self, offset: int, key: str, value: bytes | None) -> RegistryRecord | None:
-        """Returns the record, None for a removal. Raises UnreadableRecord; the offset then counts as read all the same."""
+        """Returns the record, or None for a removal. Raises UnreadableRecord; even then the offset counts as read."""
         self.next_offset = offset + 1
         kind, _, rest = key.partition("/")
         if value is None:
@@ -77,12 +77,12 @@ class RegistryState:
         return record
 
     def holder(self, topic: str) -> Claim | None:
-        """The claim that holds any of the four names of `topic`: the first by offset that no earlier holder conflicts with."""
+        """Returns the claim that holds any of the names of `topic`: the first by offset that conflicts with no earlier holder."""
         by_name = self._holders().by_name
         return next((by_name[key] for key in sorted(_collision_keys(topic)) if key in by_name), None)
 
     def copy(self) -> "RegistryState":
-        """A state of its own, which records that are applied to this one don't change."""
+        """Returns an independent copy."""
         return RegistryState(
             claims=dict(self.claims),
             layouts=dict(self.layouts),

@@ -1,4 +1,4 @@
-"""The topic settings that the promises rest on; enforced, and repaired when somebody changes them."""
+"""The topic settings on which the promises rest. The operator enforces them, and restores them when somebody changes them."""
 
 from hashlib import sha256
 from typing import Literal
@@ -9,28 +9,28 @@ MIN_ISR = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 MARK_SETTING = "delete.retention.ms"
-"""Has the mark of a topic that was made for a claim. Kafka has no labels for topics, and to a topic that is never compacted this
-setting means nothing. In a control topic, which is, tombstones stay for that long, unless its retention is over before."""
+"""The setting that holds the mark of a topic that was created for a claim. Kafka has no labels for topics, and this setting has no effect
+on a topic that is never compacted. A control topic is compacted: it keeps tombstones for so long, unless its retention ends earlier."""
 _DEFAULT_DELETE_RETENTION_MS = 86_400_000
 _MARKS = 2**35
-"""About a year in milliseconds: services that bound this setting allow two."""
+"""The number of marks: about a year in milliseconds. Managed services that limit this setting allow two years."""
 
 AUDIT_INTERVAL_SECONDS = 86_400
-"""What an audit looks at has to outlive two of these."""
+"""Records must be kept for at least two of these intervals, so that an audit can read them."""
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
-"""Kafka's default for `max.message.bytes`: a batch as the broker sees it, compressed. Producers send none that is larger before it is
-compressed, unless they are told to."""
+"""Kafka's default for `max.message.bytes`, which limits a batch as the broker sees it, compressed. By default, producers send no batch that
+is larger than this before compression."""
 FRONT_MAX_MESSAGE_BYTES = 2 * DEFAULT_MAX_MESSAGE_BYTES
 COPY_MAX_MESSAGE_BYTES = 8 * 1_048_576
-"""A copy has our headers too, and may compress worse than the original: the source's codec is not known to a consumer. A retry, which
-goes to the front topic, is such a copy as well. It is the most that several managed services allow."""
+"""A copy has further headers, and may compress worse than the original, because a consumer does not know the codec of its source. A retry,
+which goes to the front topic, is such a copy as well. 8 MiB is the most that several managed services allow."""
 
 CONTROL_MAX_COMPACTION_LAG_MS = 3_600_000
-"""Kafka begins another segment as often, since it does not compact the one that it writes to."""
+"""Kafka also rolls a new segment at least this often, because it does not compact the active segment."""
 CONTROL_SEGMENT_BYTES = 16 * 1_048_576
-"""At most, and at least what a batch may have. Kafka compacts several segments into one, up to this size, and removes that one when its
-latest record is old enough. In a larger one, records that are over would stay for years."""
+"""The maximum size of a segment, which must not be below the maximum size of a batch. Kafka compacts several segments into one of up to
+this size, and removes that segment when its latest record is old enough. Larger segments would keep expired records for years."""
 
 NEEDED = {
     "message.timestamp.type": "workers release records by the time at which the broker received them",
@@ -38,9 +38,10 @@ NEEDED = {
     "retention.ms": "records must be kept for their longest delay, the outage budget and two days",
     "retention.bytes": "Kafka would remove waiting records when there are many",
 }
-"""Settings without which a promise can't be kept, and why. If Kafka refuses one of them and has another value, nothing is served."""
+"""Settings without which a promise can't be kept, and why. If Kafka refuses one of them and has another value, the delayed topic is not
+served."""
 DURABLE = (MIN_ISR, UNCLEAN_ELECTION)
-"""Settings that decide how many lost disks lose a record."""
+"""Settings that determine how many disks must fail before a record is lost."""
 LESSER = {
     "max.message.bytes": "A copy that does not fit becomes a dead letter",
     "max.compaction.lag.ms": "Workers take longer to read the control topic when they start",
@@ -50,22 +51,23 @@ LESSER = {
 
 
 def creation_mark(uid: str) -> int:
-    """The mark of topics that are made for the resource with this uid: never Kafka's default.
+    """Returns the mark of topics that are created for the resource with this uid. It never equals Kafka's default.
 
-    The client library doesn't tell the id of a topic that it has made. Whoever is stopped before the id was looked up and noted
-    tells by the mark which topics were made, and which came from somebody else.
+    The client library does not return the id of a topic that it has created. If the operator stops before it has looked up and recorded
+    the id, it later recognizes by the mark which topics it created, and which came from somebody else.
     """
     digest = sha256(uid.encode()).digest()
     return _DEFAULT_DELETE_RETENTION_MS + 1 + int.from_bytes(digest[:8], "big") % _MARKS
 
 
 def least_in_sync(replication_factor: int) -> int:
-    """How many brokers have a record before it counts as written: one may be away, where there are enough replicas for that."""
+    """Returns how many replicas must have a record before it counts as written. One may be missing if there are enough replicas."""
     return max(1, replication_factor - 1)
 
 
 def least_retention_seconds(delay_seconds: tuple[int, ...]) -> int:
-    """What front and delays topic keep a record for, before any outage budget. `delay_seconds` as of `topic_settings`."""
+    """Returns how long the front and delays topics must keep a record, without any outage budget. For `delay_seconds`, see
+    `topic_settings`."""
     return max(delay_seconds) + 2 * AUDIT_INTERVAL_SECONDS
 
 
@@ -77,9 +79,9 @@ def topic_settings(
     dead_letter_retention_seconds: int,
     replication_factor: int,
 ) -> dict[str, str]:
-    """Topic configuration of one of a delayed topic's topics, as Kafka spells it.
+    """Returns the Kafka topic configuration of one of the topics of a delayed topic.
 
-    `delay_seconds` has every kind of the layout, retired ones included, and how far ahead a due time may lie.
+    `delay_seconds` has the delays of all kinds of the layout, including retired ones, and how far ahead a due time may lie.
     """
     retention_seconds = least_retention_seconds(delay_seconds) + outage_budget_seconds
     if role == "dead-letter":

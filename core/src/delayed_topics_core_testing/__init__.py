@@ -1,5 +1,5 @@
 """Values that tests of several members need: attempts, headers of copies, the registry records of a served topic, and Kafka's partitioner.
-Not in the wheel.
+The wheel does not contain this package.
 
-What starts a process or talks to a broker does not belong here, but to `delayed_topics_kafka_testing` or to its member's own helpers.
+Helpers that start a process or talk to a broker belong in `delayed_topics_kafka_testing`, or in the test helpers of their member.
 """

@@ -1,4 +1,4 @@
-"""Which attempt a record is by its own headers: what the engine makes of each, an audit has to make too."""
+"""The attempt number that a record's headers give it. The engine and the audit must agree on each of these cases."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ ATTEMPTS: Final[tuple[tuple[tuple[Header, ...], int], ...]] = (
     ((("dt-released", b"4:6"), ("dt-released", b"8:6")), 9),
     ((("dt-released", b"forged"), ("dt-released", b"2:6")), 3),
     ((("dt-released", b"2147483646:1"),), 2147483647),
-    # what isn't written as a worker writes it says nothing
+    # A value that no worker would have written is ignored.
     ((("dt-released", b"4"),), 0),
     ((("dt-attempt", b"1"), ("dt-released", b"5")), 1),
     ((("dt-released", b" 4:6"),), 0),
@@ -25,4 +25,4 @@ ATTEMPTS: Final[tuple[tuple[tuple[Header, ...], int], ...]] = (
     ((("dt-released", None),), 0),
     ((("Dt-Released", b"4:6"),), 0),
 )
-"""Headers, and the attempt."""
+"""Pairs of a record's headers and its attempt number."""

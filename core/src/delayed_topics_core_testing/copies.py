@@ -1,4 +1,4 @@
-"""Headers of copies, for tests that stand in for a worker. Tests of the engine compare them with its own."""
+"""Headers of copies, for tests that stand in for a worker. Tests of the engine compare these headers with those that the engine writes."""
 
 from collections.abc import Iterable, Sequence
 
@@ -34,10 +34,10 @@ def hop(
     hops: int = 1,
     group: bytes | None = None,
 ) -> list[Header]:
-    """Of the copy in a delays partition."""
+    """Returns the headers of the copy in a partition of the delays topic."""
     due: Header = (DUE_AT, b"%d" % due_at_ms)
     copied = _copied(headers, root, origin, attempt=attempt, group=group)
-    return [*copied, due, *_asked(headers), (HOPS, b"%d" % hops)]
+    return [*copied, due, *_requested_due_time(headers), (HOPS, b"%d" % hops)]
 
 
 def release(
@@ -52,7 +52,7 @@ def release(
     group: bytes | None = None,
     created_at_ms: int | None = None,
 ) -> list[Header]:
-    """Of the copy in the ready topic."""
+    """Returns the headers of the copy in the ready topic."""
     return [
         *_copied(headers, root, origin, attempt=attempt, group=group, created_at_ms=created_at_ms),
         (DUE_AT, b"%d" % due_at_ms),
@@ -71,9 +71,9 @@ def dead_letter(
     attempt: int = 0,
     hops: int = 0,
 ) -> list[Header]:
-    """Of the copy in the dead-letter topic."""
+    """Returns the headers of the copy in the dead-letter topic."""
     why: list[Header] = [(REASON, reason.value.encode()), (ERROR, error), (HOPS, b"%d" % hops)]
-    return [*_copied(headers, root, origin, attempt=attempt), *_asked(headers), *why]
+    return [*_copied(headers, root, origin, attempt=attempt), *_requested_due_time(headers), *why]
 
 
 def _copied(
@@ -85,19 +85,19 @@ def _copied(
     group: bytes | None = None,
     created_at_ms: int | None = None,
 ) -> list[Header]:
-    """What copies of all kinds begin with; the id is the one that the record has, or its root."""
+    """Returns the headers that copies of all kinds begin with. The id is that of the record; a record without one gets its root as id."""
     headers = list(headers)
-    said: list[Header] = [(ID, dict(headers).get(ID, root.encode())), (ATTEMPT, b"%d" % attempt)]
+    own: list[Header] = [(ID, dict(headers).get(ID, root.encode())), (ATTEMPT, b"%d" % attempt)]
     if group is not None:
-        said.append((GROUP, group))
+        own.append((GROUP, group))
     if (target := dict(headers).get(TARGET)) is not None:
-        said.append((TARGET, target))
+        own.append((TARGET, target))
     if created_at_ms is not None:
-        said.append((CREATED_AT, b"%d" % created_at_ms))
-    return [*foreign(headers), *said, (ROOT, root.encode()), (ORIGIN, origin)]
+        own.append((CREATED_AT, b"%d" % created_at_ms))
+    return [*foreign(headers), *own, (ROOT, root.encode()), (ORIGIN, origin)]
 
 
-def _asked(headers: Sequence[Header]) -> list[Header]:
-    """What a record said of when it is to come out."""
-    said = dict(headers)
-    return [(name, said[name]) for name in (DELIVER_AT, DELAY_LEVEL) if name in said]
+def _requested_due_time(headers: Sequence[Header]) -> list[Header]:
+    """Returns the headers by which the record requests a due time or a delay level."""
+    by_name = dict(headers)
+    return [(name, by_name[name]) for name in (DELIVER_AT, DELAY_LEVEL) if name in by_name]

@@ -1,4 +1,4 @@
-"""Kafka's own default partitioner, so that a key finds the partition that a Java producer would give it."""
+"""Kafka's default partitioner, so that a test sends a key to the partition that a Java producer would choose."""
 
 
 def murmur2(data: bytes) -> int:
@@ -19,5 +19,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition, of `partitions`, that Java's default partitioner gives to `key`."""
+    """Returns the partition, below `partitions`, that Java's default partitioner chooses for `key`."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -1,4 +1,4 @@
-"""What the operator writes into the registry about a topic that is served."""
+"""The layout record that the operator writes into the registry for a topic that workers serve."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,10 @@ OWNER = Owner("cluster", "shop", "orders")
 
 
 def serving(topic: str, layout: Layout, *, partitions: int = 2, **further: Any) -> LayoutRecord:
-    """`partitions`: of the front and of the ready topic. `further`: fields of the record."""
+    """Returns a record in the state `serving`.
+
+    `partitions` is the number of partitions of the front topic and of the ready topic. `further` replaces fields of the record.
+    """
     record = LayoutRecord(
         topic=topic,
         owner=OWNER,

@@ -1,4 +1,4 @@
-"""What workers write into `delayedtopics.events`, and the rebalances that follow from it."""
+"""Events as workers write them into `delayedtopics.events`, and the rebalances that follow from these events."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ SESSION_MS = 10_000
 
 
 class Told:
-    """What workers write; each event a second after the one before."""
+    """Collects the events that workers write. Each event comes a second after the previous one."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -23,7 +23,7 @@ class Told:
         self.events.append(Event(kind=kind, topic="orders", member=member, at_ms=self.now_ms, detail=detail))
 
     def starts(self, *members: str, template: str | None = None) -> None:
-        """`template`: of their pods; None: they do not tell."""
+        """`template` is the template of the workers' pods. With None, their events do not name one."""
         for member in members:
             self._templates[member] = {} if template is None else {"template": template}
             self.add("worker-started", member, **self._templates[member])
@@ -32,7 +32,7 @@ class Told:
         self.add("worker-stopped", member)
 
     def assigned(self, generation: int, **partitions: Iterable[int]) -> None:
-        """And served. `partitions`: by member."""
+        """Kafka assigns these partitions, and the members serve them. `partitions` gives the partitions of each member."""
         self.given(generation, partitions)
 
     def given(
@@ -56,7 +56,7 @@ class Told:
 
 
 def of_two_workers() -> Told:
-    """With the partitions 0 to 3."""
+    """Two workers, `a` and `b`, to which the partitions 0 to 3 are assigned."""
     told = Told()
     told.starts("a", "b")
     told.assigned(1, a=(0, 1), b=(2, 3))

@@ -1,6 +1,6 @@
-"""The resources of delayed topics as models, and what is made from them: the CRDs and the reference page.
+"""The resources of delayed topics as models, and the files generated from these models: the CRDs and the reference page.
 
-What the operator makes of a resource does not belong here, so this package imports no other member.
+How the operator acts on a resource does not belong here, so this package imports no other member.
 """
 
 from delayed_topics_crds.audit import Account, DelayedTopicAudit, DelayedTopicAuditSpec, DelayedTopicAuditStatus

@@ -1,4 +1,4 @@
-"""`python -m delayed_topics_crds`: writes what is made from the models, or says what is out of date."""
+"""`python -m delayed_topics_crds`: writes the files that are generated from the models, or reports which are out of date."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ REFERENCE = Path("docs/reference.md")
 
 
 def generated() -> dict[Path, str]:
-    """Every generated file's content, by its path in the repository."""
+    """Returns the content of every generated file, by its path in the repository."""
     files = {REFERENCE: reference()}
     for kind in KINDS.values():
         files[MANIFESTS / f"{GROUP}_{kind.plural}.yaml"] = plain_manifest(kind)
@@ -23,7 +23,7 @@ def generated() -> dict[Path, str]:
 
 
 def drifted(root: Path) -> list[Path]:
-    """Files that differ from the models, are missing, or have no model any more."""
+    """Returns the files that differ from the models, are missing, or no longer have a model."""
     expected = generated()
     present = {
         path.relative_to(root) for folder in (MANIFESTS, CHART_TEMPLATES) for path in (root / folder).glob("*.yaml")

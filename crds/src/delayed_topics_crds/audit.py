@@ -27,7 +27,7 @@ class Window(Spec):
             cel="!self.sinceLast || !(has(self.from) || has(self.to))",
             message="must be either sinceLast or from and to: an audit with sinceLast begins where the last one ended",
         ),
-        # without it, the API server takes times that no rule can read, and then refuses every change of the audit, its status too
+        # Without this rule, the API server accepts times that no rule can parse, and then refuses every change of the audit and its status.
         Rule(
             cel="(!has(self.from) || self.from == self.from) && (!has(self.to) || self.to == self.to)",
             message="must have times such as 2026-01-02T00:00:00Z",

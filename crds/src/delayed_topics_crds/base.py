@@ -1,9 +1,9 @@
-"""What all models share: naming, strictness, and limits that are declared once.
+"""The base of all models: naming, strictness, and limits that are declared once.
 
-A limit on a field is an annotation (`limits`, `matches`, `entries`) that checks in Python and writes a CEL rule into the
-CRD. It is CEL and not OpenAPI's `minimum`, `pattern` or `minItems` because a user reads the message: CEL's is ours and
-says what to do. Lengths that CEL walks have an OpenAPI maximum as well, since the API server refuses a CRD whose rules
-could cost too much; it is `HEADROOM` times the real limit, so that what a user sees is the CEL message.
+A limit on a field is an annotation (`limits`, `matches`, `entries`) that checks the value in Python and writes a CEL rule into the CRD. It
+is a CEL rule, and not OpenAPI's `minimum`, `pattern` or `minItems`, because its message is written here and tells the user what to do.
+The API server refuses a CRD whose rules could cost too much, so a string or list that a CEL rule walks through has an OpenAPI maximum as
+well. This is `HEADROOM` times the real limit, so that users normally see the CEL message.
 """
 
 import re
@@ -26,9 +26,9 @@ JsonSchema = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A CEL rule for the API server: in `rules` of a model, or an annotation of a field.
+    """A CEL rule for the API server, used in `rules` of a model or as an annotation of a field.
 
-    `message` contains "must" and says what to do. `field_path` (".topic") names the field of a rule on a model.
+    `message` contains "must" and says what to do. `field_path` (".topic") names the field to which a model's rule refers.
     """
 
     cel: str
@@ -45,9 +45,10 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)  # hashed by identity: `X | None` hashes the annotations of X
 class Checked:
-    """A value that keeps the rules of `checks`. The CRD has them in this order, with `keywords` of OpenAPI, and Python has the functions.
+    """Requires that a value satisfies all rules of `checks`. The CRD has the rules in this order, together with the OpenAPI `keywords`, and
+    Python calls the functions.
 
-    `inner` is what the value is before it is checked, unless its type says that.
+    `inner` is the schema of the value before these checks. Unless set, this is the schema of its type.
     """
 
     checks: Mapping[Rule, Callable[[Any], bool]]
@@ -55,12 +56,12 @@ class Checked:
     inner: CoreSchema | None = None
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self._fitting, self.inner or handler(source))
+        return core_schema.no_info_after_validator_function(self._validate, self.inner or handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
         return {**_with_rules(handler(schema), *self.checks), **self.keywords}
 
-    def _fitting(self, value: Any) -> Any:
+    def _validate(self, value: Any) -> Any:
         for rule, fits in self.checks.items():
             if not fits(value):
                 raise ValueError(rule.message)
@@ -68,7 +69,7 @@ class Checked:
 
 
 def limits(minimum: int, maximum: int, unit: str) -> Checked:
-    """An integer from `minimum` to `maximum`, both included; `unit` ends the message ("seconds (30 days)")."""
+    """Requires an integer from `minimum` to `maximum`, both included. `unit` ends the message ("seconds (30 days)")."""
     rule = Rule(
         cel=f"self >= {minimum} && self <= {maximum}", message=f"must be between {minimum} and {maximum} {unit}"
     )
@@ -76,7 +77,7 @@ def limits(minimum: int, maximum: int, unit: str) -> Checked:
 
 
 def matches(pattern: str, message: str, max_length: int, too_long: str = "", headroom: int = HEADROOM) -> Checked:
-    """A string that matches `pattern` as a whole (an expression that RE2 and Python read alike)."""
+    """Requires a string that matches `pattern` as a whole. RE2 and Python must interpret the pattern in the same way."""
     matching = Rule(cel=f"self.matches(r'^({pattern})$')", message=message)
     short = Rule(cel=f"size(self) <= {max_length}", message=too_long or f"must have at most {max_length} characters")
     return Checked(
@@ -89,7 +90,7 @@ def matches(pattern: str, message: str, max_length: int, too_long: str = "", hea
 
 
 def entries(minimum: int, maximum: int, what: str) -> Checked:
-    """A list of `minimum` to `maximum` entries, called `what` ("delays") in the message."""
+    """Requires a list of `minimum` to `maximum` entries, which the message calls `what` ("delays")."""
     if minimum == 0:
         rule = Rule(cel=f"size(self) <= {maximum}", message=f"must list at most {maximum} {what}")
     else:
@@ -101,7 +102,7 @@ def entries(minimum: int, maximum: int, what: str) -> Checked:
 
 
 def keys(names: tuple[str, ...], why: str) -> Checked:
-    """A map of at most all of `names`, which ends the message with why ("the rest is the operator's")."""
+    """Requires a map without other keys than `names`. `why` ends the message ("the operator controls the other settings")."""
     rule = Rule(
         cel=f"self.all(name, name in {list(names)})",
         message=f"must have no other keys than {', '.join(names)}: {why}",
@@ -110,7 +111,7 @@ def keys(names: tuple[str, ...], why: str) -> Checked:
 
 
 def label_keys(maximum: int, what: str) -> Checked:
-    """A map of at most `maximum` entries, called `what` ("labels") in the message, with keys that Kubernetes takes for those of labels
+    """Requires a map of at most `maximum` entries, which the message calls `what` ("labels"), with keys that Kubernetes allows for labels
     and annotations."""
     few = Rule(cel=f"size(self) <= {maximum}", message=f"must have at most {maximum} {what}")
     legal = Rule(
@@ -131,7 +132,7 @@ def label_keys(maximum: int, what: str) -> Checked:
 
 @dataclass(frozen=True)
 class ListMap:
-    """A list whose entries are told apart by the field `key`, so that several writers can own one entry each."""
+    """Makes a list a map of its entries by the field `key`, so that several writers can own one entry each."""
 
     key: str
 
@@ -161,7 +162,8 @@ def _add_rules(schema: JsonSchema, model: type[BaseModel]) -> None:
 
 
 class _Model(BaseModel):
-    """Frozen; snake_case in Python, camelCase in manifests; a docstring below a field is its description."""
+    """Models are frozen. Their fields have snake_case names in Python and camelCase names in manifests. The docstring below a field is its
+    description in the CRD."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -174,19 +176,19 @@ class _Model(BaseModel):
 
 
 class Spec(_Model):
-    """What a user writes: a field nobody knows is an error."""
+    """The part that a user writes. An unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Status(_Model):
-    """What the operator writes: fields of a newer version are ignored."""
+    """The part that the operator writes. Unknown fields, which a newer version may have written, are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 class ObjectMeta(_Model):
-    """The part of `metadata` that is read; the rest is kept as it came."""
+    """The part of `metadata` that this project reads. All other fields are kept unchanged."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -203,7 +205,7 @@ class ObjectMeta(_Model):
 
 
 class Resource(_Model):
-    """A whole object: the subclasses add kind, spec and status."""
+    """A whole object. Subclasses add `kind`, `spec` and `status`."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -11,10 +11,10 @@ NAME_MESSAGE = "must be the name of a Kubernetes object: lower-case letters, dig
 
 ObjectName = Annotated[str, matches(NAME, NAME_MESSAGE, 253)]
 MAX_MESSAGE = 4000
-"""Characters of a condition's message: messages of Kafka, or of many topics, have no end of their own."""
+"""The maximum length of a condition's message. Messages from Kafka, or about many topics, have no limit of their own."""
 
 
-def _cut(message: object) -> object:
+def _shorten(message: object) -> object:
     if isinstance(message, str) and len(message) > MAX_MESSAGE:
         return message[: MAX_MESSAGE - 1] + "…"
     return message
@@ -40,7 +40,7 @@ class Condition(Status):
     """Whether the aspect holds."""
     reason: Annotated[str, Field(max_length=1024)]
     """The reason in one word, for programs."""
-    message: Annotated[str, BeforeValidator(_cut), Field(max_length=32768)]
+    message: Annotated[str, BeforeValidator(_shorten), Field(max_length=32768)]
     """The reason in a sentence, for people. It says what is wrong, where, and what to do."""
     last_transition_time: Time
     """When `status` last changed."""
@@ -52,7 +52,7 @@ Conditions = Annotated[tuple[Condition, ...], ListMap("type")]
 
 
 class StatusBase(Status):
-    """What every status has."""
+    """The fields that every status has."""
 
     observed_generation: int | None = None
     """The `metadata.generation` that the rest of the status describes."""

@@ -1,4 +1,4 @@
-"""ClusterKafkaConnection and KafkaConnection: how to reach Kafka, and who may."""
+"""ClusterKafkaConnection and KafkaConnection: how to reach Kafka, and who may use it."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal

@@ -1,4 +1,4 @@
-"""DelayedTopic, spec: what a team writes."""
+"""DelayedTopic and its spec, which a team writes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
@@ -28,13 +28,13 @@ Preset = Literal["RocketMQ18"]
 PRESETS: Mapping[Preset, tuple[int, ...]] = {
     "RocketMQ18": (1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200),
 }
-"""Delay lists with a name, in seconds. `RocketMQ18`: what RocketMQ's `messageDelayLevel` is unless a broker sets it."""
+"""Named delay lists, in seconds. `RocketMQ18` is the default of RocketMQ's `messageDelayLevel`."""
 Assignor = Literal["Range", "RoundRobin", "Sticky", "Uniform"]
 ASSIGNORS: Mapping[RebalanceProtocol, tuple[Assignor, ...]] = {
     "Classic": ("Range", "RoundRobin", "Sticky"),
     "Consumer": ("Uniform", "Range"),
 }
-"""Those of each protocol; the first is the default."""
+"""The assignors of each protocol. The first is the default."""
 
 
 def _one_of(words: Sequence[str]) -> str:
@@ -42,7 +42,8 @@ def _one_of(words: Sequence[str]) -> str:
 
 
 def _distinct_delays_of_preset() -> str:
-    """CEL: how many different delays the list of `self.preset` has; 1 without a preset, which another rule refuses."""
+    """Returns a CEL expression for the number of distinct delays of `self.preset`. It is 1 if there is no preset, which another rule
+    refuses."""
     counts = ((name, len(set(delays))) for name, delays in PRESETS.items())
     return "!has(self.preset) ? 1 : " + "".join(f"self.preset == '{name}' ? {count} : " for name, count in counts) + "1"
 
@@ -51,7 +52,7 @@ _TOO_LONG = f"must have at most {MAX_TOPIC_LENGTH} characters: Kafka allows 249,
 
 
 def _reserved(topic: str, *, unless: str = "", say: str = "") -> tuple[Rule, ...]:
-    """Names that would get in the way of the system's own topics; `topic` is a CEL expression."""
+    """Returns rules that refuse names which would conflict with this project's own topics. `topic` is a CEL expression."""
     prefixes = " || ".join(f"{topic}.startsWith('{prefix}')" for prefix in ("__", "delayedtopics.", "delayedtopics_"))
     suffixes = " || ".join(f"{topic}.endsWith('{suffix}')" for suffix in SUFFIXES)
     return (
@@ -94,7 +95,7 @@ ReadyTopicName = Annotated[
     Rule(cel="self != '.' && self != '..'", message="must not be '.' or '..': Kafka has no such topics"),
     *_reserved("self"),
 ]
-"""No topic of a delayed topic: workers believe what is written there."""
+"""A ready topic can't be one of the topics of a delayed topic, because workers trust the records in those."""
 
 
 class Ready(Spec):
@@ -230,9 +231,9 @@ class DelayedTopicSpec(Spec):
             cel="has(self.delaySeconds) != has(self.preset)",
             message="must have one of delaySeconds and preset, and not both",
         ),
-        # The sum of 1/(how often a delay is listed) over the list counts the distinct delays, without a library that
-        # older API servers lack. Partitions beyond max(partitions, this) are never made, and partitions has
-        # its own limit.
+        # The sum of 1/(how often a delay is listed) over the list is the number of distinct delays. This needs no CEL library that
+        # older API servers lack. The topic never gets more partitions than the larger of `partitions`, which has a limit of its own,
+        # and the result of this rule.
         Rule(
             cel=(
                 "!has(self.lanesPerDelay) || self.lanesPerDelay * ((has(self.delaySeconds) ? int(self.delaySeconds.map(d,"

@@ -1,4 +1,4 @@
-"""DelayedTopic, status: what there is. Bounded, without counters, written only when it changed."""
+"""The status of a DelayedTopic. Its size is bounded, it has no fast-changing counters, and the operator writes it only when it changes."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""The resources by kind: what the API server needs to know beside their schema."""
+"""The resources by kind, with what a CRD needs besides the schema: names, printer columns and the scale subresource."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from delayed_topics_crds.delayed_topic import DelayedTopic
 GROUP = "delayedtopics.io"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
-# Not "delayedtopics": kubectl takes a word for a category before it takes it for a plural, so that `kubectl get
+# The category must not be "delayedtopics". kubectl looks for a category before it looks for a plural, so `kubectl get
 # delayedtopics orders` would be an error and `kubectl delete delayedtopics --all` would delete connections as well.
 CATEGORY = "delayed-topics"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column of `kubectl get`; `wide` ones show with `-o wide`."""
+    """A column of `kubectl get`. A `wide` column appears only with `-o wide`."""
 
     name: str
     path: str
@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Paths of the scale subresource."""
+    """The JSON paths of the scale subresource."""
 
     spec_replicas: str
     status_replicas: str
@@ -40,8 +40,8 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One resource: `name` is its kind. `short_name` must not be one of Kubernetes's or Strimzi's own: kubectl takes a word
-    for whichever of two it finds first, so that with Strimzi `kc` would be KafkaConnect or this at random."""
+    """A resource. `name` is its kind. `short_name` must not be a short name of Kubernetes or Strimzi, because kubectl uses whichever of
+    two equal names it finds first. With Strimzi, `kc` would mean KafkaConnect or this resource at random."""
 
     model: type[Resource]
     plural: str
@@ -121,9 +121,9 @@ def parse(kind: Literal["KafkaConnection"], manifest: Mapping[str, Any]) -> Kafk
 @overload
 def parse(kind: Literal["DelayedTopicAudit"], manifest: Mapping[str, Any]) -> DelayedTopicAudit: ...
 def parse(kind: str, manifest: Mapping[str, Any]) -> Resource:
-    """The model of a manifest or of an object from the API server, with defaults filled in.
+    """Returns the model of a manifest or of an object from the API server, with defaults filled in.
 
-    Raises pydantic's ValidationError for what doesn't fit, KeyError for a kind that isn't ours.
+    Raises pydantic's ValidationError for an object that does not fit the model, and KeyError for an unknown kind.
     """
     # An object in a list from the API server has no kind and no apiVersion of its own.
     return KINDS[kind].model.model_validate(
@@ -132,5 +132,5 @@ def parse(kind: str, manifest: Mapping[str, Any]) -> Resource:
 
 
 def to_dict(model: BaseModel) -> dict[str, Any]:
-    """The model as it is written in a manifest: camelCase, JSON values, without what isn't set."""
+    """Returns the model in the form of a manifest: camelCase names and JSON values, without fields that are not set."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)

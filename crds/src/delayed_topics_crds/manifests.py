@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions, plain and as the chart's templates."""
+"""The CustomResourceDefinitions, as plain manifests and as templates of the chart."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _HEADER = "# Generated from the models in crds/ by `python -m delayed_topics_crd
 
 
 class _Dumper(yaml.SafeDumper):
-    """Without anchors, and with lists set in as in every Kubernetes manifest."""
+    """Writes no anchors, and indents lists as is usual in Kubernetes manifests."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -21,7 +21,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def definition(kind: Kind) -> dict[str, Any]:
-    """The CustomResourceDefinition."""
+    """Returns the CustomResourceDefinition."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -52,14 +52,14 @@ def definition(kind: Kind) -> dict[str, Any]:
 
 
 def plain_manifest(kind: Kind) -> str:
-    """The CustomResourceDefinition as YAML."""
+    """Returns the CustomResourceDefinition as YAML."""
     return _HEADER + _yaml(definition(kind))
 
 
 def chart_template(kind: Kind) -> str:
-    """The same as a template of the chart: installed on demand, and kept when the chart goes.
+    """Returns the CustomResourceDefinition as a template of the chart. It is installed on request, and kept when the chart is uninstalled.
 
-    Raises ValueError if Helm would take a part of it for its own.
+    Raises ValueError if Helm would evaluate a part of a description.
     """
     manifest = definition(kind)
     manifest["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}

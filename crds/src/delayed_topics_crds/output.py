@@ -1,4 +1,4 @@
-"""Where the account of an audit is kept."""
+"""The fields of an audit that say where its account is kept."""
 
 from typing import Annotated, ClassVar
 

@@ -1,6 +1,6 @@
-"""The parts of a Pod that a user may set for workers; names and meaning are those of Kubernetes' core/v1.
+"""The parts of a Pod that a user may set for workers. Their names and meanings are those of Kubernetes' core/v1.
 
-Written out, so that a misspelt field is refused when it is applied and not when the first worker fails to start.
+The fields are declared one by one, so that the API server refuses a misspelt field at once. Otherwise the first worker would fail to start.
 """
 
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from pydantic_core import CoreSchema
 from delayed_topics_crds.base import JsonSchema, Spec, matches
 
 QUANTITY = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$"
-"""As Kubernetes writes it, but for exponents that no machine has: whoever makes `1e99999999` an integer never ends."""
+"""Kubernetes' format, but with exponents of at most two digits, because converting `1e99999999` to an integer would never end."""
 MAX_QUANTITY = 32
 
 
 class _IntOrString:
-    """`cpu: 1` and `cpu: "1"` alike, as everywhere in Kubernetes."""
+    """Accepts both `cpu: 1` and `cpu: "1"`, as everywhere in Kubernetes."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
         return {"x-kubernetes-int-or-string": True, "pattern": QUANTITY, "maxLength": MAX_QUANTITY}

@@ -1,4 +1,4 @@
-"""What a namespace may have in total by a connection, and what it has: in the words of Kubernetes' ResourceQuota."""
+"""What a namespace may have in total on a connection, and what it uses. The terms are those of Kubernetes' ResourceQuota."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from delayed_topics_crds.base import Spec, Status, limits
 from delayed_topics_crds.schedule import MAX_EXECUTORS
 
 MAX_NAMESPACES = 50
-"""That a status lists; the rest is counted."""
+"""The number of namespaces that a status lists. Further namespaces are only counted."""
 
 
 class Quota(Spec):
@@ -54,7 +54,7 @@ class QuotaUsed(Status):
         return QuotaUsed(**{name: number + getattr(other, name) for name, number in self})
 
     def at_least(self, other: "QuotaUsed") -> "QuotaUsed":
-        """Number by number the higher one."""
+        """Returns the higher value of each number."""
         return QuotaUsed(**{name: max(number, getattr(other, name)) for name, number in self})
 
 

@@ -1,4 +1,4 @@
-"""docs/reference.md: every field of every resource, from the same models as the CRDs."""
+"""Generates docs/reference.md, with every field of every resource, from the same models as the CRDs."""
 
 import json
 import re
@@ -29,14 +29,14 @@ _CODE = (
     r"[a-zA-Z]\w*(?:\.\w+)+(?:[:/]\w+)*",  # spec.topic, kafka.example.com:9092
     "host:port",
 )
-"""What a message of a rule quotes, beside the fields that the rule is about."""
+"""Patterns for the parts of a rule's message that are code, besides the names of the fields that the rule checks."""
 
-# Kubernetes' own types: their fields are Kubernetes' documentation.
+# The page does not list the fields of Kubernetes' own types, because Kubernetes documents them.
 _KUBERNETES_TYPES = ("affinity", "namespaceSelector", "resources", "tolerations")
 
 
 def reference() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     return "\n".join([_HEADER, *(_section(kind) for kind in KINDS.values()), _NEXT])
 
 
@@ -120,7 +120,7 @@ def _limits(field: JsonSchema, own: list[JsonSchema]) -> str:
 
 
 def _sentence(rule: JsonSchema, subject: str = "") -> str:
-    """What the API server says of a rule, as a sentence: names of fields and examples as code."""
+    """Returns the API server's message for a rule as a sentence, with names of fields and examples formatted as code."""
     fields: list[str] = re.findall(r"\bself\.(\w+)", rule["rule"])
     code = rf"(?<!\w)(?:{'|'.join((*_CODE, *fields))})(?!\w)"
     text = re.sub(code, lambda found: f"`{found['quoted'] or found[0]}`", f"{subject}{rule['message']}")

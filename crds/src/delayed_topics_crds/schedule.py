@@ -1,4 +1,4 @@
-"""Audits on a schedule, and what every audit can be given."""
+"""Audits on a schedule, and the settings that every audit can have."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
@@ -27,7 +27,7 @@ SPARK_CONF = (
     "spark.sql.shuffle.partitions",
     "spark.task.maxFailures",
 )
-"""What changes how fast an audit is, and neither what it does nor with whose rights."""
+"""Settings of Spark that change how fast an audit is, but neither what it does nor with whose rights."""
 
 
 SparkMemory = Annotated[
@@ -41,7 +41,7 @@ SparkMemory = Annotated[
 
 
 def mebibytes(memory: str) -> int:
-    """Of what SparkMemory allows: `2g`, `768m`."""
+    """Returns a SparkMemory value, such as `2g` or `768m`, in MiB."""
     return int(memory[:-1]) * (1024 if memory[-1] == "g" else 1)
 
 

@@ -1,10 +1,10 @@
-"""From a model's JSON schema to the structural OpenAPI schema that a CRD needs."""
+"""Converts the JSON schema of a model into the structural OpenAPI schema that a CRD needs."""
 
 from typing import Any
 
 from delayed_topics_crds.base import RULES, JsonSchema, Resource
 
-# What a structural schema may hold, in the order in which it is written.
+# The keywords that a structural schema may have, in the order in which they are written.
 _KEYWORDS = (
     "description",
     "type",
@@ -32,19 +32,19 @@ _KEYWORDS = (
 
 
 def structural(model: type[Resource]) -> JsonSchema:
-    """The schema of a whole resource.
+    """Returns the schema of a whole resource.
 
-    Raises ValueError where the model says something that a structural schema can't.
+    Raises ValueError if a structural schema can't express the model.
     """
     raw = model.model_json_schema(by_alias=True)
     schema = _node(raw, raw.get("$defs", {}))
-    # The API server knows these; it allows no description of them other than its own.
+    # The API server knows the first three fields, and allows no descriptions of them other than its own.
     schema["properties"] = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
         "metadata": {"type": "object"},
         "spec": schema["properties"]["spec"],
-        # What nobody has looked at yet is not as it should be: whoever compares generations, as kstatus does, sees that.
+        # Until the operator has seen a resource, tools that compare generations, such as kstatus, must see that it is not current.
         "status": {"default": {"observedGeneration": -1}, **schema["properties"]["status"]},
     }
     schema["required"] = ["spec"]
@@ -69,7 +69,7 @@ def _node(raw: JsonSchema, definitions: JsonSchema) -> JsonSchema:
     for inner in ("items", "additionalProperties"):
         if isinstance(node.get(inner), dict):
             node[inner] = _node(node[inner], definitions)
-        elif inner in node:  # true or false: extra="forbid", which a CRD says by leaving it out
+        elif inner in node:  # a boolean, from extra="forbid"; a CRD expresses this by leaving the keyword out
             del node[inner]
     unknown = raw.keys() - {*_KEYWORDS, "title", "const", "$defs"}
     if unknown or not ("type" in node or "x-kubernetes-int-or-string" in node):
@@ -78,7 +78,7 @@ def _node(raw: JsonSchema, definitions: JsonSchema) -> JsonSchema:
 
 
 def _resolved(raw: JsonSchema, definitions: JsonSchema) -> JsonSchema:
-    """Without `$ref` and without the null that only means "may be left out"; what stands outside wins."""
+    """Resolves `$ref`, and removes the null that only says that the field is optional. Outer keywords take precedence over inner ones."""
     while "$ref" in raw or "anyOf" in raw:
         outer = {key: value for key, value in raw.items() if key not in ("$ref", "anyOf")}
         if "$ref" in raw:
