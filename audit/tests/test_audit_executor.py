@@ -61,7 +61,7 @@ from pyspark import SparkContext
 spark = session.start(master="local-cluster[2,1,1024]", jars=Path(sys.argv[1]), memory="512m")
 while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 1 + 2:
     time.sleep(0.1)
-kept = session.kept(spark.range(0, 1000, 1, 8))
+kept = session.checkpointed(spark.range(0, 1000, 1, 8))
 driver = SparkContext._gateway.proc.pid
 (executor, _) = (int(pid) for pid in os.popen(f"pgrep -P {driver}").read().split())
 os.kill(executor, signal.SIGKILL)

@@ -23,7 +23,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         if seed == 3:
             raise KeyboardInterrupt
         seen.append(seed)
-        return Judged(right={"lost": seed != 1, "early": True}, told="wrong none")
+        return Judged(right={"lost": seed != 1, "early": True}, summary="wrong none")
 
     monkeypatch.setattr(mutations, "judge", judge)
     monkeypatch.setattr(session, "start", lambda **_: None)

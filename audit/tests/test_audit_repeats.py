@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_audit.findings import WorkerEvents
-from delayed_topics_audit.repeats import TAKEOVERS, Takeover, repeats, rows, told
+from delayed_topics_audit.repeats import TAKEOVERS, Takeover, repeats, reported_spans, rows
 from delayed_topics_audit.session import table
 from delayed_topics_audit_testing.doubles import repeated
 from delayed_topics_audit_testing.rows import (
@@ -235,7 +235,7 @@ def test_that_the_workers_told_nothing_at_all_does_not_say_that_none_ended(spark
     """They may not write events, or somebody has deleted the topic: the verdict was `Violated`."""
     assert judged(repeated(spark), WorkerEvents()).verdict == "Unknown"
     started = Event(kind="worker-started", topic="orders", member="a", at_ms=AT_MS - 1, detail={})
-    events = WorkerEvents(known=told([started], "orders"))
+    events = WorkerEvents(known=reported_spans([started], "orders"))
     assert judged(repeated(spark), events).verdict == "Violated"
 
 

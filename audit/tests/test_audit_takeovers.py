@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_audit.findings import WorkerEvents
-from delayed_topics_audit.repeats import Takeover, takeovers, told
+from delayed_topics_audit.repeats import Takeover, reported_spans, takeovers
 from delayed_topics_audit_testing.doubles import repeated
 from delayed_topics_audit_testing.rows import AT_MS, judged
 from delayed_topics_core.audit_table import DELAYS, FRONT, PARTITION_BITS
@@ -31,7 +31,7 @@ def test_what_happened_is_known_for_a_day_after_an_event_of_the_topic() -> None:
     events = [Event(kind="assignment", topic="orders", member="a", at_ms=ms, detail={}) for ms in at_ms]
     other = Event(kind="assignment", topic="invoices", member="a", at_ms=80 * hour_ms, detail={})
     spans = [(0, 65 * hour_ms), (100 * hour_ms, 125 * hour_ms)]
-    assert told([other, *reversed(events)], "orders") == spans
+    assert reported_spans([other, *reversed(events)], "orders") == spans
 
 
 @pytest.mark.parametrize("places", [["orders[x]"], ["orders[0-999999999]"], ["orders[131072]"], [7], "orders[0]"])
@@ -49,7 +49,7 @@ def test_a_crash_whose_takeover_one_lost_event_does_not_tell_is_no_broken_promis
 ) -> None:
     """Kafka took no events while the worker died. The other events of that day made the verdict `Violated`."""
     events = [event_of("worker-started", 1_000), left]
-    known = WorkerEvents(takeovers=takeovers(events, "orders"), known=told(events, "orders"))
+    known = WorkerEvents(takeovers=takeovers(events, "orders"), known=reported_spans(events, "orders"))
     result = judged(repeated(spark), known)
     assert (result.verdict, "doubled within the promise" in result.message) == ("Verified", True), result.message
 

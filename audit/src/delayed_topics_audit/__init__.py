@@ -1,4 +1,4 @@
-"""The audit on Spark: it reads a frozen window from Kafka and finds what became of every record, as a verdict, a page and a table.
+"""The audit on Spark. It reads a frozen window from Kafka and reports what became of every record, as a verdict, a page and a table.
 
-What decides which offsets a window has belongs to the operator, and how a worker decides belongs to its engine.
+Code that chooses the offsets of a window belongs to the operator, and the decisions of a worker belong to its engine.
 """

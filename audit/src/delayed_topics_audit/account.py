@@ -1,4 +1,4 @@
-"""From counts to a verdict. Pure: what Spark counted comes in, a sentence goes out."""
+"""Turns the counts of Spark into a verdict and a sentence."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,18 +13,18 @@ from delayed_topics_audit.flaws import BROKEN_PROMISES, CHECKS, UNKNOWN_DOUBLES,
 Verdict = Literal["Verified", "Violated", "Unknown"]
 
 MAX_RESULT_BYTES: Final = 4096
-"""Kubernetes cuts a container's termination message there."""
+"""Kubernetes truncates a container's termination message at this size."""
 MAX_OFFENDERS: Final = 10
 UNREAD_ROOTS_ONE_IN: Final = 1000
-"""A few attempts may have waited for longer than the longest delay, through an outage; more than a few are not judged by guess."""
+"""A few attempts may have waited longer than the longest delay, because of an outage. If there are more, the audit does not guess."""
 MAX_OVERDUE_MS: Final = 600_000
-"""What workers are held up for, by a rebalance or a broker that restarts, is over by then."""
+"""A rebalance or the restart of a broker holds up workers for less than this."""
 MAX_MESSAGE_CHARS: Final = 1500
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionAccount:
-    """The terms of the law for one partition of front ("f") or delays ("d")."""
+    """The terms of the account for one partition of the front ("f") or delays ("d") topic."""
 
     topic_letter: str
     partition: int
@@ -41,15 +41,15 @@ class PartitionAccount:
         return self.released + self.hopped + self.dead_lettered + self.cancelled + self.pending + self.lost
 
     def name(self, topic: str) -> str:
-        """Kafka topic and partition, by the front topic."""
+        """Returns the name of the partition in Kafka. `topic` is the front topic."""
         names = TopicNames.of(topic)
         return f"{names.front if self.topic_letter == 'f' else names.delays}-{self.partition}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlindSpot:
-    """What the audit can't see. `hides_outcomes`: a record that seems lost may have come out there, and what seems to be in a wrong ready
-    topic may be a copy of what did. `only_losses`: where nothing seems so, nothing was hidden."""
+    """Something that the audit can't see. With `hides_outcomes`, a record that seems lost may have come out there, and a record that seems
+    to be in a wrong ready topic may be a copy of one that did. With `only_losses`, nothing was hidden if no record seems so."""
 
     sentence: str
     hides_outcomes: bool
@@ -60,16 +60,17 @@ class BlindSpot:
 class Counted:
     """Everything that was counted over one window.
 
-    flaws              by the name of a check, how many places, copies or neighbours it found; a check that is not there found none
-    perhaps_forwarded  those of wrong_partition that are none if a release was not seen of which an application made a copy
-    one_in             of so many records one
+    flaws              by the name of a check, how many places, copies or neighbours it found; a check that is missing here found none
+    perhaps_forwarded  those of wrong_partition that are not flaws if an application copied them from a release that was not read
+    one_in             one record in so many was counted
     percentiles_ms     of lateness, by name; max_late_ms: None if nothing was released
-    ended              attempts that were judged by their ends; unread_roots: of these, whose beginning was not read, or has no time
-    overdue_ms         for how long what is overdue has been due, at the most
-    offsets_read       of all topics
-    ends_before_now    what came in later, hops too, belongs to a later window
-    requests_unknown   why it is not known what was asked for in the control topic; None: it is
-    untimed            by topic, releases that the broker did not stamp
+    ended              the number of attempts that were judged by their ends
+    unread_roots       those of `ended` whose beginning was not read, or does not have the broker's time
+    overdue_ms         how long the oldest overdue record has been due
+    offsets_read       in all topics
+    ends_before_now    records that came in after the window, including hops, belong to a later window
+    requests_unknown   why the requests in the control topic are not known; None: they are
+    untimed            by topic, the number of releases without the broker's time
     """
 
     topic: str
@@ -92,9 +93,9 @@ class Counted:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Over all partitions: produced = released + hopped + dead_lettered + cancelled + pending + lost.
+    """The account of all partitions: produced = released + hopped + dead_lettered + cancelled + pending + lost.
 
-    offsets_read: of all topics, for this account.
+    `offsets_read` is the number of offsets that were read for this account, in all topics.
     """
 
     produced: int = 0
@@ -126,10 +127,10 @@ class Account:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What goes to the resource. `account` is None if nothing was counted.
+    """The result that the operator writes into the resource. `account` is None if nothing was counted.
 
-    `pending_since_ms`: when the attempts of what is pending began, at the earliest; `carried_sha256`: the hash of what was written for
-    it; both for the audit that comes after this one.
+    The next audit of the chain needs `pending_since_ms`, the earliest time at which the attempt of a pending record began, and
+    `carried_sha256`, the hash of the table that was written for it.
     """
 
     verdict: Verdict
@@ -140,7 +141,7 @@ class Result:
     offenders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def encode(self) -> str:
-        """JSON of at most MAX_RESULT_BYTES; of the offenders as many as fit."""
+        """Returns JSON of at most MAX_RESULT_BYTES, with as many offenders as fit."""
         sizes = [(most, MAX_MESSAGE_CHARS) for most in range(MAX_OFFENDERS, -1, -1)]
         for most, chars in (*sizes, (0, MAX_MESSAGE_CHARS // 5)):  # a character may take twelve bytes of JSON
             body = {**asdict(self), "message": self.message[:chars]}
@@ -152,7 +153,8 @@ class Result:
 
 
 def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
-    """Broken promises that are seen for certain make it Violated; what isn't seen makes it Unknown, never Verified."""
+    """Returns the result. The verdict is Violated if a promise was certainly broken. Otherwise it is Unknown, and never Verified, if the
+    audit can't see something."""
     account = _total(counted)
     broken = [
         f"partition {p.name(counted.topic)} doesn't add up: {p.produced:,} produced, but {p.accounted:,} accounted for"
@@ -187,16 +189,16 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
 
 
 def unseen(spots: Sequence[BlindSpot]) -> Result:
-    """Nothing was read: it would not be what the window means."""
+    """Returns the result of an audit that counted nothing, because Kafka no longer has what the window describes."""
     return Result(verdict="Unknown", message=joined(spot.sentence for spot in spots))
 
 
 def joined(sentences: Iterable[str]) -> str:
-    """One message of several sentences, which have neither a capital nor a full stop."""
-    return ". ".join(said if at == 0 else said[:1].upper() + said[1:] for at, said in enumerate(sentences))
+    """Joins sentences, which come without a capital and a full stop, into one message."""
+    return ". ".join(text if at == 0 else text[:1].upper() + text[1:] for at, text in enumerate(sentences))
 
 
-_LAW: Final = ("produced", "released", "hopped", "dead_lettered", "cancelled", "pending", "lost")
+_TERMS: Final = ("produced", "released", "hopped", "dead_lettered", "cancelled", "pending", "lost")
 
 
 _PLURALS: Final = {"copy": "copies", "record": "records"}
@@ -210,7 +212,7 @@ def _total(counted: Counted) -> Account:
         **counted.flaws,
         "doubled_unknown": sum(counted.flaws.get(name, 0) for name in UNKNOWN_DOUBLES),
         "offsets_read": counted.offsets_read,
-        **{term: total(term) for term in _LAW},
+        **{term: total(term) for term in _TERMS},
     }
     return Account(**{term.name: counts.get(term.name, 0) for term in fields(Account)})
 
@@ -218,13 +220,13 @@ def _total(counted: Counted) -> Account:
 def _broken(counted: Counted, account: Account) -> Iterator[str]:
     for check in BROKEN_PROMISES:
         if count := getattr(account, check.name):
-            yield _said(check, count, counted)
+            yield _sentence(check, count, counted)
     if account.doubled_within_promise:
         doubled = f"{_were(account.doubled_within_promise, 'copy')} doubled within the promise"
         yield f"{doubled} because a worker crashed before it could commit"
 
 
-def _said(check: Check, count: int, counted: Counted) -> str:
+def _sentence(check: Check, count: int, counted: Counted) -> str:
     return check.sentence.format(
         records=words.counted(count, "record"),
         records_were=_were(count, "record"),
@@ -236,7 +238,7 @@ def _said(check: Check, count: int, counted: Counted) -> str:
 
 
 def _named(counted: Counted, kind: str) -> str:
-    """The first offenders, in brackets; empty if none are known."""
+    """Returns the first offenders in brackets, or an empty text if none are known."""
     names = counted.offenders.get(kind, ())[:3]
     return f" ({', '.join(names)})" if names else ""
 
@@ -246,11 +248,11 @@ def _were(count: int, noun: str) -> str:
 
 
 def _unsure(counted: Counted) -> Iterator[str]:
-    """What records show that can't be judged, each in a sentence."""
+    """Yields a sentence for each thing that the audit can't judge from the records."""
     for check in CHECKS:
         count = counted.flaws.get(check.name, 0)
         if check.sentence and not check.promise and count:
-            yield _said(check, count, counted)
+            yield _sentence(check, count, counted)
     if counted.unread_roots * UNREAD_ROOTS_ONE_IN > counted.ended:
         yield (
             f"of {counted.ended:,} attempts that ended, {counted.unread_roots:,} can't be judged, which is more than one in "

@@ -1,4 +1,4 @@
-"""Why records were late: what the events topic has of the time between their due time and their release."""
+"""Explains why records were late, by the events that workers reported for the time between due time and release."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,17 +8,18 @@ from delayed_topics_core.events import Event
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from delayed_topics_audit.flaws import flawed
+from delayed_topics_audit.flaws import has_flaw
 
 CAUSES: Final = "nr: int, from_ms: long, to_ms: long"
 STEP_MS: Final = 1000
 REACH_MS: Final = 2000
-"""An event is told after the fact, and the backlog that it made takes a while to go."""
+"""How far an event may lie from a late record. Workers report events after the fact, and the backlog takes a while to clear."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """Something that happened. `what` is for people; times are the broker's, as the worker estimated them."""
+    """Something that happened to a worker. `what` is a text for people. Times are the worker's estimate of the broker's time, in
+    milliseconds."""
 
     what: str
     from_ms: int
@@ -26,8 +27,8 @@ class Cause:
 
 
 def causes(events: Iterable[Event], topic: str) -> list[Cause]:
-    """Those of one delayed topic, oldest first; what one rebalance is to several workers is one cause. That partitions were assigned
-    is told by the rebalance, too."""
+    """Returns the causes for one delayed topic, oldest first. Events of several workers about the same rebalance are one cause. Assignments
+    are left out, because the events of the rebalance cover them."""
     found = [_cause(event) for event in events if event.topic == topic and _happened(event)]
     merged: list[Cause] = []
     for cause in sorted(found, key=lambda c: (c.what, c.from_ms)):
@@ -44,9 +45,10 @@ def rows(found: Sequence[Cause]) -> list[dict[str, Any]]:
 
 
 def explained(places: DataFrame, table: DataFrame) -> DataFrame:
-    """Late records per cause (column `nr`; null: none is known): each counts for the first cause of its time."""
+    """Returns the number of late records for each cause (column `nr`; null: none is known). A record counts for the first cause of its
+    time."""
     late = (
-        places.where(flawed("late"))
+        places.where(has_flaw("late"))
         .groupBy(_step("due_ms").alias("due_ms"), _step("first_ms").alias("out_ms"))
         .agg(sf.count("*").alias("records"))
     )
@@ -64,9 +66,9 @@ def _step(column: str) -> Column:
 
 
 def _happened(event: Event) -> bool:
-    """At its time: what is told again happened before, unless it goes on."""
-    goes_on = bool(event.detail.get("raised")) or not event.detail.get("repeated")
-    return event.kind != "assignment" and goes_on
+    """Whether the event happened at its time. A repeated event happened earlier, unless it is an alarm that is still raised."""
+    is_current = bool(event.detail.get("raised")) or not event.detail.get("repeated")
+    return event.kind != "assignment" and is_current
 
 
 def _cause(event: Event) -> Cause:

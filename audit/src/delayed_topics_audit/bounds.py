@@ -1,4 +1,4 @@
-"""Which of the rows that Spark reads belong to a window, and what of them is settled."""
+"""The bounds of a window: which of the rows that Spark reads belong to the window, and which of them are settled."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +14,17 @@ from delayed_topics_audit.place import by_line, longs, offset_of, partition_of, 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What belongs to the window, by partition: from `…_from` on, and settled below `…_committed`.
+    """The bounds of the window, by partition. Records belong to it from `…_from` on, and are settled below `…_committed`.
 
-    `…_to`: not from here on; empty: all that is read belongs to it. `…_end`: no record has this offset yet.
-    `new_from`: by topic number and partition, the first offset that has come since the audit before; empty: not known.
-    `ready_partitions`: the least and the most that there were. `target_partitions`: of other ready topics, by number. `retry_cap`: the
-    highest that there was. `one_in`: of so many roots one is looked at, with all that is said of it. `least_limit_bytes`: no topic
-    refuses a copy that is smaller. `…_id`: of the topics, as roots have it.
+    …_to               records from here on do not belong to the window; empty: all that are read belong to it
+    …_end              no record has this offset yet
+    new_from           by topic number and partition, the first offset appended since the previous audit; empty: not known
+    ready_partitions   the least and the greatest number of partitions that the ready topic had
+    target_partitions  the number of partitions of other ready topics, by topic number
+    retry_cap          the highest that ever applied
+    one_in             the audit reads one root in so many, with all of its copies
+    least_limit_bytes  no topic refuses a copy that is smaller
+    …_id               the topic ids, as roots have them
     """
 
     front_from: Sequence[int]
@@ -41,8 +45,9 @@ class Bounds:
     delays_id: str = ""
 
     def misplaced(self, topic_number: int) -> Column:
-        """Whether a row of this ready topic is in another partition than its root's. A direct write's partition is its key's, by a hash
-        that Spark doesn't have. Partitions grow: any count that there was is right."""
+        """Whether a row of this ready topic is in another partition than the one that belongs to its root. This is not checked for roots in
+        the delays topic, whose partition follows from a hash of the key that Spark does not have. The number of partitions can grow, so
+        any number that there was counts as right."""
         of_target = self.target_partitions.get(topic_number)
         least, most = self.ready_partitions if of_target is None else (1, of_target)
         at, root = partition_of(sf.col("at")), partition_of(sf.col("root"))
@@ -51,10 +56,11 @@ class Bounds:
         return (topic_number_of(sf.col("root")) == FRONT) & ~fits
 
     def sampled(self, rows: DataFrame, root: Column) -> DataFrame:
-        """The rows of the sample, to be chosen before any expensive step. Rows without a root are in it: they are no copies, and rare.
+        """Returns the rows of the sample. Call this before any expensive step. The sample has all rows without a root: they are rare, and
+        are no copies.
 
-        The law holds of a sample as of all: a record, its hops and its outcomes have one root. An outcome that says another
-        root than its origin's leaves its origin lost, or is forged, so it is found by either.
+        A sample adds up just as all records do, because a record, its hops and its outcomes have the same root. An outcome that states
+        another root than its origin leaves the origin lost, or is forged, so the audit finds it either way.
         """
         if self.one_in == 1:
             return rows
@@ -66,17 +72,17 @@ class Bounds:
         return self.begun(place) & (offset_of(place) < by_line(place, self.front_to, self.delays_to))
 
     def begun(self, place: Column) -> Column:
-        """Not below the window."""
+        """Whether the place is not below the window."""
         return offset_of(place) >= by_line(place, self.front_from, self.delays_from)
 
     def settled(self, place: Column) -> Column:
         return offset_of(place) < by_line(place, self.front_committed, self.delays_committed)
 
     def nowhere(self, origin: Column) -> Column:
-        """No partition of this number was there, or none of its records has this offset yet."""
+        """Whether there was no partition of this number, or no record in it with this offset yet."""
         beyond = sf.lit(False)
         if self.front_end:
-            beyond = headers.true(offset_of(origin) >= by_line(origin, self.front_end, self.delays_end))
+            beyond = headers.or_false(offset_of(origin) >= by_line(origin, self.front_end, self.delays_end))
         return beyond | self._in_no_partition(origin)
 
     def never_hopped(self, origin: Column) -> Column:
@@ -91,7 +97,7 @@ class Bounds:
         """Whether a row of that topic is a further copy of a record that a previous audit has settled. It is if it came after that audit,
         because all copies that belong to the commit were there before."""
         return (
-            headers.true(self.new(topic_number) & ~self.begun(origin))
+            headers.or_false(self.new(topic_number) & ~self.begun(origin))
             if topic_number in self.new_from
             else sf.lit(False)
         )

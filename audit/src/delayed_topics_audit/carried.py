@@ -1,9 +1,9 @@
-"""What a link of a chain of audits hands on: the rows of Kafka that the next one would read again, parsed, as a table.
+"""The table that a link of a chain of audits hands on: the parsed rows of Kafka that the next link would otherwise read again.
 
-A row is what facts are made from, whatever the window: places, times, numbers and hashes, nothing of a record's content. So facts
-made from the table and from what has come since are those that reading everything makes. Rows are kept in blocks, each of the rows
-of one chunk of places. The table's hash is one over the offsets that it covers and the hashes of its blocks as they are read here:
-what was altered, removed or added is not that table.
+Facts are made from these rows, whatever the window is. A row has places, times, numbers and hashes, and nothing of a record's content. So
+the table and the rows appended since give the same facts as reading everything again. Rows are stored in blocks, one for each chunk of
+places. The hash of the table covers its offsets and the hashes of its blocks as they are read here, so that a table that was altered,
+shortened or extended is not accepted.
 """
 
 import json
@@ -28,7 +28,7 @@ from delayed_topics_audit.place import chunk_of, line_of, offset_of, partition_o
 from delayed_topics_audit.promise import CLOCKS_MS
 
 VERSION: Final = 1
-"""Of what a row says. Whoever changes `facts.parse_…` so that a row says something else raises it."""
+"""The version of the rows' meaning. Raise it with each change of `facts.parse_…` that gives a row another meaning."""
 
 _ROW: Final = {
     "at": "long", "at_ms": "long", "log_append": "boolean", "origin": "long", "root": "long", "hop": "boolean",
@@ -36,26 +36,27 @@ _ROW: Final = {
     "size": "long", "garbled": "boolean", "target": "boolean", "misplaced": "boolean", "elsewhere": "boolean",
     "content": "long", "chain": "long", "id": "long",
 }  # fmt: skip
-"""The columns of all topics; a topic that has no such column has null. `at` comes first: blocks are sorted by it."""
+"""The columns for all topics. Where a topic has no such column, it is null. `at` comes first, because blocks are sorted by it."""
 _BLOCKS: Final = f"rows array<struct<{', '.join(f'{name}: {kind}' for name, kind in _ROW.items())}>>"
-_SAID: Final = "covers.json"
+_COVERS: Final = "covers.json"
 _PARQUET: Final = "rows"
 
 
 class Unusable(Exception):
-    """The table can't be used; the message says why."""
+    """The table can't be used. The message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """`blocks` hold all rows from `from_offsets` up to `end_offsets`, by topic and partition."""
+    """A table of the previous link. `blocks` hold all rows from `from_offsets` (inclusive) to `end_offsets` (exclusive), by topic and
+    partition."""
 
     blocks: DataFrame
     from_offsets: Offsets
     end_offsets: Offsets
 
     def covers(self, topic: str, starts: Sequence[int], ends: Sequence[int]) -> tuple[int, ...]:
-        """By partition, the offset up to which the table has all rows from `starts` on; the start itself if it has none."""
+        """Returns for each partition the offset up to which the table has all rows from `starts` on, or the start itself if it has none."""
         to = list(starts)
         known = zip(self.from_offsets.get(topic, ()), self.end_offsets.get(topic, ()), strict=True)
         for p, ((first, end), start) in enumerate(zip(known, starts, strict=False)):
@@ -65,19 +66,19 @@ class Table:
 
 
 def blocks_of(parsed: Sequence[DataFrame]) -> DataFrame:
-    """`parsed`: what `facts.parse_…` makes of each topic."""
+    """Returns the blocks of the rows that `facts.parse_…` returns for each topic."""
     rows = reduce(DataFrame.unionAll, (uniform(rows) for rows in parsed))
     of_chunk = sf.sort_array(sf.collect_list(sf.struct(*_ROW))).alias("rows")
     return rows.groupBy(chunk_of(sf.col("at")).alias("chunk")).agg(of_chunk).select("rows")
 
 
 def rows_of(blocks: DataFrame, topic_number: int) -> DataFrame:
-    """As `facts.parse_…` makes them of that topic."""
+    """Returns the rows of that topic, as `facts.parse_…` returns them."""
     return blocks.where(topic_number_of(_first()) == topic_number).select(sf.inline("rows"))
 
 
 def between(rows: DataFrame, starts: Sequence[int], ends: Sequence[int]) -> DataFrame:
-    """Of one topic; by partition."""
+    """Returns the rows of one topic between these offsets, by partition."""
     limits = [{"nr": p, "start": start, "end": end} for p, (start, end) in enumerate(zip(starts, ends, strict=True))]
     known = sf.broadcast(session.table(rows.sparkSession, limits, "nr: int, start: long, end: long"))
     offset = offset_of(sf.col("at"))
@@ -86,15 +87,15 @@ def between(rows: DataFrame, starts: Sequence[int], ends: Sequence[int]) -> Data
 
 
 def opened(spark: SparkSession, output: Output, window: AuditWindow) -> Table | None:
-    """The table of the link before; None: the window knows of none. Raises Unusable."""
+    """Returns the table of the previous link, or None if the window names none. Raises Unusable."""
     if window.carried is None:
         return None
     folder = f"{output.carried(window.topic_ids[window.topic])}/{window.carried.folder}"
     try:
-        said = output.read_text(spark, f"{folder}/{_SAID}")
-        blocks = session.kept(spark.read.schema(_BLOCKS).parquet(f"{folder}/{_PARQUET}"))
-        if _hash(said, blocks) == window.carried.sha256:
-            return _table(json.loads(said), blocks, window)
+        covers = output.read_text(spark, f"{folder}/{_COVERS}")
+        blocks = session.checkpointed(spark.read.schema(_BLOCKS).parquet(f"{folder}/{_PARQUET}"))
+        if _hash(covers, blocks) == window.carried.sha256:
+            return _table(json.loads(covers), blocks, window)
     except (PySparkException, Py4JError) as e:
         raise Unusable(f"it can't be read: {session.reason(e, {})}") from e
     raise Unusable("its hash is not that of the table which the previous audit wrote")
@@ -110,11 +111,11 @@ def written(
     starts: Offsets,
     since_ms: int | None,
 ) -> str:
-    """The hash of the table that was written for the next link. `starts`: from where on `blocks` have the rows. `since_ms`: when what is
-    pending began, at the earliest.
+    """Writes the table for the next link, and returns its hash. `blocks` have the rows from `starts` on. `since_ms` is the earliest time at
+    which the attempt of a pending record began.
 
-    Older tables of these topics are removed, but for that of the link before: should this link come to nothing, the next one
-    begins where it began. Raises AuditFailed."""
+    Removes older tables of these topics, except for that of the previous link: if this link fails, the next one begins where this one
+    began. Raises AuditFailed."""
     began_ms = min(window.frozen_at_ms, since_ms or window.frozen_at_ms) - CLOCKS_MS
     last_over = _last_over(blocks, bounds, began_ms)
     from_offsets = {
@@ -123,7 +124,7 @@ def written(
         ]
         for topic_number, name in enumerate(window.topics)
     }
-    said = json.dumps(
+    covers = json.dumps(
         {
             "version": VERSION,
             "reasons": [reason.value for reason in refusals.REASONS],
@@ -142,22 +143,22 @@ def written(
     needed = blocks.join(known, in_line).select("rows")
     parent = output.carried(window.topic_ids[window.topic])
     output.write_table(needed, f"{parent}/{output.name}/{_PARQUET}")
-    output.write_text(spark, f"{parent}/{output.name}/{_SAID}", said)
+    output.write_text(spark, f"{parent}/{output.name}/{_COVERS}", covers)
     output.keep_only(spark, parent, {output.name, *([window.carried.folder] if window.carried else ())})
-    return _hash(said, needed)
+    return _hash(covers, needed)
 
 
-def _table(said: Mapping[str, Any], blocks: DataFrame, window: AuditWindow) -> Table:
-    if said["version"] != VERSION:
+def _table(covers: Mapping[str, Any], blocks: DataFrame, window: AuditWindow) -> Table:
+    if covers["version"] != VERSION:
         raise Unusable("an audit of another version wrote it")
-    if said["reasons"] != [reason.value for reason in refusals.REASONS]:
+    if covers["reasons"] != [reason.value for reason in refusals.REASONS]:
         raise Unusable("an audit that knows other reasons of dead letters wrote it")
-    if window.topics[: len(said["topics"])] != tuple(said["topics"]):
+    if window.topics[: len(covers["topics"])] != tuple(covers["topics"]):
         raise Unusable("the previous audit read other ready topics")
-    # of one that was made again since nothing is known
-    same = [topic for topic, topic_id in said["topics"].items() if window.topic_ids[topic] == topic_id]
+    # the rows of a topic that was created again since do not count
+    same = [topic for topic, topic_id in covers["topics"].items() if window.topic_ids[topic] == topic_id]
     from_offsets, end_offsets = (
-        {topic: tuple(said[name][topic]) for topic in same} for name in ("from_offsets", "end_offsets")
+        {topic: tuple(covers[name][topic]) for topic in same} for name in ("from_offsets", "end_offsets")
     )
     for topic, known in end_offsets.items():
         if len(known) > len(window.end_offsets[topic]) or any(map(int.__gt__, known, window.end_offsets[topic])):
@@ -166,26 +167,28 @@ def _table(said: Mapping[str, Any], blocks: DataFrame, window: AuditWindow) -> T
 
 
 def _last_over(blocks: DataFrame, bounds: Bounds, began_ms: int) -> dict[int, int]:
-    """By line, the last offset that the next link need not read again: its record does not wait, and came before the oldest that waits."""
+    """Returns by line the last offset that the next link need not read again, because its record does not wait and came before the oldest
+    that does."""
     at = sf.col("at")
-    waits = headers.true(bounds.begun(at) & ~bounds.settled(at))
+    waits = headers.or_false(bounds.begun(at) & ~bounds.settled(at))
     recent = sf.col("at_ms") >= began_ms
     over = blocks.select(sf.inline("rows")).where(~(waits | recent)).groupBy(line_of(at).alias("line")).agg(sf.max(at))
     return {line: last & MAX_OFFSET for line, last in over.collect()}
 
 
 def uniform(rows: DataFrame) -> DataFrame:
-    """With the columns that all topics have."""
+    """Returns the rows with the columns that are common to all topics."""
     there = set(rows.columns)
     columns = {name: sf.col(name) if name in there else sf.lit(None) for name in _ROW}
     return rows.select(*(column.cast(_ROW[name]).alias(name) for name, column in columns.items()))
 
 
-def _hash(said: str, blocks: DataFrame) -> str:
-    """Blocks come in any order. `said` is hashed by itself, so that nothing in it can pass for a block."""
+def _hash(covers: str, blocks: DataFrame) -> str:
+    """Returns the hash of a table, whatever the order of its blocks. `covers` is hashed by itself, so that no part of it can pass for a
+    block."""
     of_block = sf.coalesce(sf.sha2(sf.to_json("rows"), 256), sf.lit("")).alias("hash")
     hashes = sorted(row.hash for row in blocks.select(of_block).collect())
-    return sha256("\n".join((sha256(said.encode()).hexdigest(), *hashes)).encode()).hexdigest()
+    return sha256("\n".join((sha256(covers.encode()).hexdigest(), *hashes)).encode()).hexdigest()
 
 
 def _first() -> Column:

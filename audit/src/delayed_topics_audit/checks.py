@@ -1,4 +1,7 @@
-"""The law and the promises, from places to small tables, as DataFrame → DataFrame. Nothing here reads, writes or collects."""
+"""Turns places into small tables: the account of each partition, and how far each promise was kept.
+
+Each function returns a DataFrame. None of them reads, writes or collects.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,23 +12,24 @@ from pyspark.sql import functions as sf
 
 from delayed_topics_audit import facts
 from delayed_topics_audit.facts import has
-from delayed_topics_audit.fates import fated
-from delayed_topics_audit.flaws import FLAWS, flawed, in_wrong_place
+from delayed_topics_audit.fates import has_fate
+from delayed_topics_audit.flaws import FLAWS, has_flaw, in_wrong_place
 from delayed_topics_audit.place import chunk_of, line_of, name_of, topic_number_of
 
 EXACT_MS: Final = 64
-"""Latenesses are counted to the millisecond below this, to 1/32 above."""
+"""Lateness is counted to the millisecond below this, and to 1/32 of its value above."""
 _STEPS_BITS: Final = 5
 _TARGET_HELD_MS: Final = 1000
-"""A worker holds a record whose topic is missing for so long at a time, if no delay is between a second and a minute."""
+"""How long a worker holds a record whose topic is missing before it checks again, if there is no delay between a second and a minute."""
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 
 
 def accounts(places: DataFrame) -> DataFrame:
-    """Per line (partition of front or delays): produced, and how many of each fate. Every term is counted."""
-    terms = [sf.count_if(fated(fate)).alias(fate) for fate in FATES]
+    """Returns for each line (partition of the front or delays topic) the number of records produced, and of each fate. Each term is counted
+    by itself, and none is derived from the others."""
+    terms = [sf.count_if(has_fate(fate)).alias(fate) for fate in FATES]
     return (
         places.where("fate is not null")
         .groupBy(line_of(sf.col("place")).alias("line"))
@@ -34,48 +38,49 @@ def accounts(places: DataFrame) -> DataFrame:
 
 
 def totals(places: DataFrame) -> DataFrame:
-    """One row: how many have each flaw, copies beyond the first, what can't be judged, and how far the records reach, and those that
-    wait."""
+    """Returns one row: how many places have each flaw, the number of copies beyond the first, what can't be judged, and the time range of
+    the records and of those that wait."""
     ended = (sf.col("judged_ends") > 0) & ~has(facts.AGAIN)
     return places.agg(
-        *(sf.count_if(flawed(flaw)).alias(flaw) for flaw in FLAWS),
+        *(sf.count_if(has_flaw(flaw)).alias(flaw) for flaw in FLAWS),
         sf.coalesce(sf.sum("extra"), sf.lit(0)).alias("extra"),
         sf.max("late_ms").alias("max_late_ms"),
         sf.count_if(_untimed()).alias("untimed"),
-        sf.count_if(flawed("wrong_partition") & ~in_wrong_place()).alias("perhaps_forwarded"),
+        sf.count_if(has_flaw("wrong_partition") & ~in_wrong_place()).alias("perhaps_forwarded"),
         sf.count_if(ended).alias("ended"),
         sf.count_if(ended & (~has(facts.ROOT) | sf.col("appended_ms").isNull())).alias("unread_roots"),
         sf.count_if(has(facts.REJECTION)).alias("rejected"),
-        sf.min(sf.when(flawed("overdue"), sf.col("due_ms"))).alias("overdue_since_ms"),
+        sf.min(sf.when(has_flaw("overdue"), sf.col("due_ms"))).alias("overdue_since_ms"),
         sf.min("appended_ms").alias("first_ms"),
         sf.greatest(sf.max("appended_ms"), sf.max("last_ms")).alias("last_ms"),
-        sf.min(sf.when(fated("pending"), sf.col("appended_ms"))).alias("pending_since_ms"),
-        sf.min(sf.when(fated("pending"), sf.col("due_ms"))).alias("first_due_ms"),
-        sf.max(sf.when(fated("pending"), sf.col("due_ms"))).alias("last_due_ms"),
+        sf.min(sf.when(has_fate("pending"), sf.col("appended_ms"))).alias("pending_since_ms"),
+        sf.min(sf.when(has_fate("pending"), sf.col("due_ms"))).alias("first_due_ms"),
+        sf.max(sf.when(has_fate("pending"), sf.col("due_ms"))).alias("last_due_ms"),
     )
 
 
 def untimed(places: DataFrame) -> DataFrame:
-    """Per topic number of where they first came out, how many releases the broker did not stamp."""
+    """Returns the number of releases without the broker's time, by the number of the topic in which they first came out."""
     return places.where(_untimed()).groupBy(topic_number_of(sf.col("first_at")).alias("topic_number")).count()
 
 
 def pending_roots(places: DataFrame) -> DataFrame:
-    """One row: `since_ms`, when the oldest root of a pending hop was appended; null if no such root was read. Only the first root of each
-    partition is looked up, because the others came after it."""
-    waits = places.where(fated("pending") & has(facts.HOP))
+    """Returns one row with `since_ms`, the append time of the oldest root of a pending hop, or null if no such root was read. Only the
+    first root of each partition is looked up, because the others came after it."""
+    waits = places.where(has_fate("pending") & has(facts.HOP))
     first = waits.groupBy(line_of(sf.col("root"))).agg(sf.min("root").alias("place")).select("place")
     return places.join(sf.broadcast(first), "place").agg(sf.min("appended_ms").alias("since_ms"))
 
 
 def disorder(places: DataFrame) -> DataFrame:
-    """Neighbours whose first copies came out in the other order: place, first_at, due_ms, judged, and the same of the one before.
+    """Returns neighbours whose first copies came out in the wrong order: place, first_at, due_ms, judged, and the same for the neighbour
+    before.
 
-    Neighbours have the same front partition (or delays partition, for direct writes), delay, ready partition and way. A hop that is
-    made more than a second late takes another way, by a partition of another delay, for which no order is promised. None is promised
-    either for a topic that may have been missing when a record was due. Where brokers with different clocks appended two neighbours,
-    the one that is due first comes out first. Two neighbours that had both ended before the window were judged by a previous audit.
-    Chunks of places are whole in a partition of Spark, so only their edges have to be moved.
+    Neighbours have the same front partition (or delays partition, if they were produced directly to it), delay, ready partition and way.
+    A hop that is made more than a second late takes another way, through a partition of another delay, for which no order is promised. No
+    order is promised either if the topic of a record may have been missing when the record was due. If brokers with different clocks
+    appended two neighbours, the one that is due first comes out first. Two neighbours that had both ended before the window were judged by
+    an earlier audit. Each chunk of places lies within one partition of Spark, so only the edges of chunks have to be moved.
     """
     of_line, of_place = ["line", "delay_ms", "way", "ready_line"], ["place", "first_at", "due_ms", "judged"]
     first_is_known = has(facts.END_RELEASED) & ~has(facts.AGAIN)
@@ -106,8 +111,8 @@ def disorder(places: DataFrame) -> DataFrame:
 
 
 def lateness(places: DataFrame) -> DataFrame:
-    """Per delay, hour of the due time and bucket of lateness how many releases. Early ones have negative buckets. Where the delay is
-    null, `asked` tells records that asked for their due time from those of which it is not known."""
+    """Returns the number of releases by delay, hour of the due time and bucket of lateness. Early releases have negative buckets. Where the
+    delay is null, `asked` says whether the record requested its due time; otherwise its delay is not known."""
     late = sf.col("late_ms")
     octave = sf.floor(sf.log2(sf.greatest(late, sf.lit(EXACT_MS))))
     step = sf.pow(2, octave - _STEPS_BITS).cast("long")
@@ -119,13 +124,14 @@ def lateness(places: DataFrame) -> DataFrame:
 
 
 def pending(places: DataFrame, *, step_ms: int = MINUTE_MS) -> DataFrame:
-    """How many records wait, by when they are due."""
+    """Returns the number of records that wait, by due time."""
     due = sf.col("due_ms") - sf.col("due_ms") % step_ms
-    return places.where(fated("pending")).groupBy(due.alias("due_ms")).count()
+    return places.where(has_fate("pending")).groupBy(due.alias("due_ms")).count()
 
 
 def timeline(places: DataFrame, *, step_ms: int) -> DataFrame:
-    """Per step of time: came in (front and direct writes), came out, came out late."""
+    """Returns for each step of time how many records came in (to the front topic, or directly to the delays topic), came out, and came out
+    late."""
 
     def step(column: str) -> Column:
         return (sf.col(column) - sf.col(column) % step_ms).alias("at_ms")
@@ -133,12 +139,12 @@ def timeline(places: DataFrame, *, step_ms: int) -> DataFrame:
     arrived = places.where(has(facts.RECORD) & ~has(facts.HOP) & sf.col("appended_ms").isNotNull())
     came_in = arrived.groupBy(step("appended_ms")).agg(sf.count("*").alias("came_in"))
     timed = places.where("late_ms is not null").groupBy(step("first_ms"))
-    came_out = timed.agg(sf.count("*").alias("came_out"), sf.count_if(flawed("late")).alias("late"))
+    came_out = timed.agg(sf.count("*").alias("came_out"), sf.count_if(has_flaw("late")).alias("late"))
     return came_in.join(came_out, "at_ms", "full_outer").na.fill(0).orderBy("at_ms")
 
 
 def offenders(places: DataFrame, flaw: str, targets: Sequence[str] = ()) -> DataFrame:
-    """Their names, one column `record`; the worst first. `targets`: see place.name_of."""
+    """Returns the names of the places with this flaw, in one column `record`, the worst first. For `targets`, see place.name_of."""
     named = FLAWS[flaw].named
     parts = {
         "place": name_of(sf.col("place"), targets),
@@ -149,7 +155,7 @@ def offenders(places: DataFrame, flaw: str, targets: Sequence[str] = ()) -> Data
     }
     order = sf.desc(sf.abs("late_ms")) if "late_ms" in named else sf.col("place")
     record = sf.concat_ws(" ", *(parts[part] for part in named)).alias("record")
-    return places.where(flawed(flaw)).orderBy(order).select(record)
+    return places.where(has_flaw(flaw)).orderBy(order).select(record)
 
 
 def disordered_names(breaks: DataFrame, targets: Sequence[str] = ()) -> DataFrame:
@@ -158,8 +164,9 @@ def disordered_names(breaks: DataFrame, targets: Sequence[str] = ()) -> DataFram
 
 
 def chains(places: DataFrame) -> DataFrame:
-    """Per failure chain, the retries of one `dt-id` by one group: attempts, waited_ms, end, forks (the same attempt twice). The end of an
-    attempt that hopped is what became of its hops. A chain of which nothing belongs to the window has been told by an audit before."""
+    """Returns one row for each failure chain, that is, the retries of one `dt-id` by one group: attempts, waited_ms, end and forks (the
+    same attempt twice). The end of an attempt that hopped is the fate of its hops. A chain without any record in the window is left out,
+    because an earlier audit has reported it."""
     links = places.where(has(facts.RETRY | facts.REJECTION) & sf.col("chain").isNotNull())
     retry = has(facts.RETRY) & ~has(facts.HOP)
     end = sf.when(has(facts.REJECTION), "rejected").otherwise(
@@ -168,7 +175,7 @@ def chains(places: DataFrame) -> DataFrame:
     per_attempt = links.groupBy("chain", "attempt").agg(
         sf.count_if(retry).alias("n"),
         sf.max(sf.when(retry, sf.col("delay_ms"))).alias("waited_ms"),
-        sf.max_by(end, sf.struct(~fated("hopped"), "place")).alias("end"),
+        sf.max_by(end, sf.struct(~has_fate("hopped"), "place")).alias("end"),
         sf.max(has(facts.REJECTION) | sf.col("fate").isNotNull()).alias("goes_on"),
     )
     every = per_attempt.groupBy("chain").agg(

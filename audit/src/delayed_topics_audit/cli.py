@@ -35,7 +35,7 @@ def _settings(_context: click.Context, _option: click.Parameter, given: tuple[st
 
 
 FAILED_ON = 3
-"""Exit code of a verdict that --fail-on names; 1 is that none was reached, 2 that the command line is wrong."""
+"""The exit code for a verdict that --fail-on names. 1 means that no verdict was reached, and 2 that the command line is wrong."""
 _FAILURES: Final = ("Violated", "Unknown")
 
 
@@ -149,7 +149,7 @@ def run(
 
 
 def _add_to_index(started: SparkSession, output: Output, window: AuditWindow, reached: Audited) -> None:
-    """A verdict is not lost over it."""
+    """Adds the audit to the index. If that fails, the verdict still stands."""
     try:
         index.add(started, output, window, reached.result, reached.findings)
     except AuditFailed as e:
@@ -166,7 +166,7 @@ def driver(properties_file: str, _python_runner: str, _program: str, arguments: 
 
     Spark starts the driver pod with this command and its options. A command such as `run` follows them.
     """
-    # Python is the first process here, not Java, so that exit code and verdict are as in a Job
+    # The first process here is Python and not Java, so that the exit code and the verdict are as in a Job.
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(
         [
             f"--properties-file={properties_file}",

@@ -1,7 +1,7 @@
-"""What keeps an audit from reaching a verdict. A verdict of `Unknown` is one too, and no error."""
+"""The error of an audit that reaches no verdict. `Unknown` is a verdict, not an error."""
 
 from delayed_topics_core.errors import DelayedTopicsError
 
 
 class AuditFailed(DelayedTopicsError):
-    """No verdict was reached; the same audit may succeed later. The message is one line: what is wrong, where, what to do."""
+    """The audit reached no verdict. The same audit may succeed later. The message is one line: what is wrong, where, and what to do."""

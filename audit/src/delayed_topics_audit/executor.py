@@ -1,4 +1,4 @@
-"""An executor of Spark in a pod of its own, made by the driver: what its container runs."""
+"""The command of a Spark executor's container. The driver creates the executor's pod."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,13 +10,13 @@ _OPTION = "SPARK_JAVA_OPT_"
 
 
 def command(environment: Mapping[str, str]) -> list[str]:
-    """As in the entrypoint of Spark's own image, which is all of it that this image would need:
+    """Returns the command as in the entrypoint of Spark's own image. This image needs nothing else of that entrypoint:
     https://github.com/apache/spark/blob/v4.0.0/resource-managers/kubernetes/docker/src/main/dockerfiles/spark/entrypoint.sh
     """
     options = sorted(
         (name for name in environment if name.startswith(_OPTION)), key=lambda n: int(n.removeprefix(_OPTION))
     )
-    said = {
+    arguments = {
         "--driver-url": "SPARK_DRIVER_URL",
         "--executor-id": "SPARK_EXECUTOR_ID",
         "--cores": "SPARK_EXECUTOR_CORES",
@@ -32,5 +32,5 @@ def command(environment: Mapping[str, str]) -> list[str]:
         "-cp",
         f"{environment['SPARK_CLASSPATH']}:{_JARS}/*",
         "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
-        *(part for option, name in said.items() for part in (option, environment[name])),
+        *(part for option, name in arguments.items() for part in (option, environment[name])),
     ]

@@ -1,23 +1,23 @@
-"""Rows of Kafka, as Spark reads them, made into facts: each says something about one place, a record of front or delays.
+"""Turns rows of Kafka, as Spark reads them, into facts. Each fact is about one place: a record of the front or delays topic.
 
-A row of the ready topic says that the record it was made from, its origin, came out, and that the attempt that began at its
-root has ended. So it makes two facts, or one when both are the same place. All facts have these columns:
+A row of the ready topic shows that its origin, the record from which it was made, came out, and that the attempt that began at its
+root has ended. So the row gives two facts, or one if both are about the same place. All facts have these columns:
 
-place     what it is about (see place)
-bits      what it says, see below
-at        where it says so: the place of the row itself
+place     the place that the fact is about (see place)
+bits      what the fact says, see below
+at        the place of the row that shows it
 at_ms     append time of the row
-due_ms    of a hop and of an end: when it was promised to be due; of another record: the due time that it asks for
-attempt   of a record: the attempt that its own headers make it; of an end: the one that it says
+due_ms    of a hop and of an end: the due time that it states; of another record: the due time that it requests
+attempt   of a record: the attempt that its own headers give it; of an end: the attempt that it states
 level     of a record: its `dt-delay-level`
 link      of a record and of an outcome: the root; of an end: its origin
 content   of a root and of an end: a hash of key, value, foreign headers and identity; of a hop: its origin
-reason    of a record: what its own headers are refused for; of a dead letter: what it says (see refusals)
+reason    of a record: why a worker refuses its own headers; of a dead letter: the reason that it states (see refusals)
 chain     of a retry and of a rejection: a hash of `dt-id` and `dt-group`
-wrote_ms  of an end, and of a release that is elsewhere: by `dt-released`, when the worker that wrote it did so
+wrote_ms  of an end, and of a release that is elsewhere: when the worker wrote it, by `dt-released`
 
-Column expressions only, and such as Spark compiles, but for one that passes over the headers of a record. Times are the
-broker's, in milliseconds. What doesn't parse is null.
+This module uses only column expressions that Spark compiles, except for one that iterates over the headers of a record. Times are the
+broker's, in milliseconds. What can't be parsed is null.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,31 +35,31 @@ from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.place import pack
 
 RECORD: Final = 1 << 0  # the record itself was read, and belongs to the window
-ROOT: Final = 1 << 1  # the record itself was read, perhaps from below the window, for what it says of its releases
-HOP: Final = 1 << 2  # of a record: a worker's copy
+ROOT: Final = 1 << 1  # the record itself was read, perhaps from below the window, to check its releases against it
+HOP: Final = 1 << 2  # of a record: a worker made it
 RELEASED: Final = 1 << 3
 DEAD_LETTERED: Final = 1 << 4  # for any other reason than CANCELLED
 HOPPED: Final = 1 << 5
-END: Final = 1 << 6  # released or dead-lettered, said to the root
+END: Final = 1 << 6  # about the root: its attempt was released or dead-lettered
 END_RELEASED: Final = 1 << 7
-JUDGED: Final = 1 << 8  # of an end: its origin belongs to this window, not to one before
+JUDGED: Final = 1 << 8  # of an end: its origin belongs to this window, not to an earlier one
 MISPLACED: Final = 1 << 9  # of an end: in another ready topic or partition than its root's
 OVER_CAP: Final = 1 << 10  # of an end
-UNTIMED: Final = 1 << 11  # of an end or a stranger's: not the broker's time
-FOREIGN: Final = 1 << 12  # in the ready topic, and not a worker's
-REJECTION: Final = 1 << 13  # in the dead-letter topic, by a consumer
+UNTIMED: Final = 1 << 11  # of an end or of a foreign row: it does not have the broker's time
+FOREIGN: Final = 1 << 12  # in the ready topic, but not written by a worker
+REJECTION: Final = 1 << 13  # in the dead-letter topic, written by a consumer
 RETRY: Final = 1 << 14  # of a record: its attempt is above 0
-AGAIN: Final = 1 << 15  # of an end: an audit before had settled its origin, and it has come since
-HOPPED_AGAIN: Final = 1 << 16  # said to the root: the same of a hop
+AGAIN: Final = 1 << 15  # of an end: an earlier audit had settled its origin, and the row has come since
+HOPPED_AGAIN: Final = 1 << 16  # about the root: the same of a hop
 DONE: Final = 1 << 17  # of a record that isn't committed yet: it has an outcome
 LARGE: Final = 1 << 18  # of a record: a topic may have refused its copy as too large
 GARBLED: Final = 1 << 19  # of a record: it is not known which headers it has, see refusals.garbled
-ASKS_TARGET: Final = 1 << 20  # of a record: it asks for another ready topic
+ASKS_TARGET: Final = 1 << 20  # of a record: it requests another ready topic
 CANCELLED: Final = 1 << 21  # dead-lettered for that reason
-ASKED_TIME: Final = 1 << 22  # its release tells a due time that was asked for
+ASKED_TIME: Final = 1 << 22  # of an end: its release states a due time that was requested
 HOPPED_ON: Final = 1 << 23  # of an end: it had hopped more than once
-PERHAPS_ASKED: Final = 1 << 24  # of an end: it is not known whether its due time was asked for
-ELSEWHERE: Final = 1 << 25  # said to the root: a copy of its release is in another ready topic than it asks for
+PERHAPS_ASKED: Final = 1 << 24  # of an end: it is not known whether its due time was requested
+ELSEWHERE: Final = 1 << 25  # about the root: a copy of its release is in another ready topic than the record requests
 
 OUTCOMES: Final = RELEASED | DEAD_LETTERED | CANCELLED | HOPPED
 
@@ -69,11 +69,11 @@ _TYPES: Final = {
 }  # fmt: skip
 
 _OF_RECORD: Final = (*refusals.CLIENTS, own.RELEASED)
-"""What a record's own headers say of it."""
+"""The headers that say something about the record itself."""
 _COPYING_BYTES: Final = 16_384
-"""Our own headers, and what Kafka puts around a record."""
+"""An upper bound for the own headers of a copy, and for what Kafka adds to a record."""
 
-# the copies of a row that become facts
+# Each row is copied once for each fact that it gives.
 _BOTH, _OUTCOME, _END, _STRANGER, _RECORD, _AGAIN, _DONE = range(7)
 
 
@@ -103,10 +103,13 @@ def front_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def parse_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    """A hop never carries `dt-released`, every copy of a ready record does: a retry that was written directly is none."""
+    """A hop never has `dt-released`, but every copy of a ready record has. So a retry that was produced directly is not taken for a hop."""
     texts = headers.texts(rows, *_OF_RECORD, *refusals.HOPS, own.ORIGIN)
     looks = (
-        headers.there(own.ROOT) & headers.there(own.ORIGIN) & headers.there(own.DUE_AT) & ~headers.there(own.RELEASED)
+        headers.is_present(own.ROOT)
+        & headers.is_present(own.ORIGIN)
+        & headers.is_present(own.DUE_AT)
+        & ~headers.is_present(own.RELEASED)
     )
     places = texts.withColumn("looks", looks).select(
         "*",
@@ -129,13 +132,13 @@ def parse_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def delays_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
-    judged = headers.true(bounds.begun(sf.col("origin")) & bounds.settled(sf.col("origin")))
-    never_was = sf.col("hop") & headers.true(bounds.never_hopped(sf.col("origin")))
+    judged = headers.or_false(bounds.begun(sf.col("origin")) & bounds.settled(sf.col("origin")))
+    never_was = sf.col("hop") & headers.or_false(bounds.never_hopped(sf.col("origin")))
     copies = (
         sf.when(never_was & ~bounds.new(DELAYS), _copies(_RECORD))
         .when(judged | never_was, _copies(_RECORD, _OUTCOME))
         .when(bounds.again(sf.col("origin"), DELAYS), _copies(_RECORD, _AGAIN))
-        .when(headers.true(bounds.begun(sf.col("origin"))), _copies(_RECORD, _DONE))
+        .when(headers.or_false(bounds.begun(sf.col("origin"))), _copies(_RECORD, _DONE))
         .otherwise(_copies(_RECORD))
     )
     as_record, again = sf.col("copy") == _RECORD, sf.col("copy") == _AGAIN
@@ -157,18 +160,18 @@ def delays_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def parse_ready(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    return _parse_releases(_release_texts(rows), bounds, READY, misplaced=sf.when(headers.there(own.TARGET), True))
+    return _parse_releases(_release_texts(rows), bounds, READY, misplaced=sf.when(headers.is_present(own.TARGET), True))
 
 
 def parse_target(rows: DataFrame, bounds: Bounds, *, topic_number: int, topic: str) -> DataFrame:
-    """Of another ready topic: what was released there of this delayed topic. Whatever else is there is nobody's business here: an
-    application may forward there what it consumed, with all headers or some."""
-    said = headers.text(own.TARGET)
-    asked = sf.when(said.contains(":"), sf.substring_index(said, ":", -1).try_cast("int"))
-    elsewhere = ~headers.true(sf.substring_index(said, ":", 1) == topic)
-    misplaced = sf.when(asked.isNotNull(), asked != sf.col("partition"))
+    """Parses another ready topic: the records of this delayed topic that were released there. All other rows are ignored, because an
+    application may forward records there that it consumed, with all or some of their headers."""
+    target = headers.text(own.TARGET)
+    partition = sf.when(target.contains(":"), sf.substring_index(target, ":", -1).try_cast("int"))
+    elsewhere = ~headers.or_false(sf.substring_index(target, ":", 1) == topic)
+    misplaced = sf.when(partition.isNotNull(), partition != sf.col("partition"))
     of_topic = sf.substring_index(headers.text(own.ROOT), ":", -1).isin(bounds.front_id, bounds.delays_id)
-    ours = _release_texts(rows).where(of_topic & headers.there(own.RELEASED))
+    ours = _release_texts(rows).where(of_topic & headers.is_present(own.RELEASED))
     return _parse_releases(ours, bounds, topic_number, misplaced=misplaced, elsewhere=elsewhere)
 
 
@@ -179,7 +182,8 @@ def _release_texts(rows: DataFrame) -> DataFrame:
 def _parse_releases(
     texts: DataFrame, bounds: Bounds, topic_number: int, *, misplaced: Column, elsewhere: Column | None = None
 ) -> DataFrame:
-    """`misplaced`: whether it came out elsewhere than it asked to; null: it doesn't ask. `elsewhere`: in another topic than that."""
+    """`misplaced` says whether a record came out in another partition than it requests; null: it requests none. `elsewhere` says the same
+    about the topic."""
     return _as_copies(texts, bounds).select(
         *_itself(topic_number),
         misplaced.alias("misplaced"),
@@ -192,7 +196,7 @@ def _parse_releases(
         headers.number(own.DUE_AT).alias("due_ms"),
         headers.long(sf.substring_index(headers.text(own.RELEASED), ":", -1)).alias("wrote_ms"),
         headers.content(headers.text(own.ROOT)).alias("content"),
-        headers.named().alias("id"),
+        headers.id_hash().alias("id"),
     )
 
 
@@ -210,10 +214,10 @@ def ready_facts(parsed: DataFrame, bounds: Bounds, topic_number: int = READY) ->
 
 
 def parse_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    """A consumer's rejection names a ready record as its origin, or none. A forwarder, as Spring's recoverer, keeps the headers of
-    the release; a worker never writes `dt-released` there."""
+    """A consumer's rejection names a ready record as its origin, or none. A forwarder, such as Spring's recoverer, keeps the headers of the
+    release. A worker never writes `dt-released` there."""
     names = (*headers.IDENTITY, own.ATTEMPT, own.ROOT, own.ORIGIN, own.REASON)
-    copies = _as_copies(headers.texts(rows, *names), bounds).withColumn("reason", refusals.told())
+    copies = _as_copies(headers.texts(rows, *names), bounds).withColumn("reason", refusals.stated_reason())
     content = headers.content(headers.text(own.ROOT), unread=refusals.is_unread())
     return copies.select(
         *_itself(DEAD_LETTER),
@@ -225,7 +229,7 @@ def parse_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
         headers.chain().alias("chain"),
         _is_workers().alias("workers"),
         "reason",
-        headers.named().alias("id"),
+        headers.id_hash().alias("id"),
     )
 
 
@@ -257,15 +261,17 @@ def _ends(
     audit judges the row. If it is below the window, the row says only that its root had ended before, unless the row is new. A row that
     belongs to no record is reported by the first audit that reads it."""
     origin, copy = sf.col("origin"), sf.col("copy")
-    elsewhere = sf.lit(False) if topic_number == DEAD_LETTER else headers.true(sf.col("elsewhere"))
+    elsewhere = sf.lit(False) if topic_number == DEAD_LETTER else headers.or_false(sf.col("elsewhere"))
     dead = sf.when(refusals.is_cancelled(), CANCELLED).otherwise(DEAD_LETTERED)
     outcome = dead if topic_number == DEAD_LETTER else sf.lit(RELEASED)
     copies = (
-        sf.when(~headers.true(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies()))
+        sf.when(
+            ~headers.or_false(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies())
+        )
         .when(elsewhere & ~bounds.begun(origin), _copies())
         .when(~bounds.begun(origin), _copies(_END))
         .when(bounds.nowhere(origin), sf.when(bounds.new(topic_number), _copies(_OUTCOME)).otherwise(_copies()))
-        .when(~headers.true(bounds.settled(origin)), _copies(_DONE))
+        .when(~headers.or_false(bounds.settled(origin)), _copies(_DONE))
         .when(origin == sf.col("root"), _copies(_BOTH))
         .otherwise(_copies(_OUTCOME, _END))
     )
@@ -303,7 +309,7 @@ def _facts(rows: DataFrame, **columns: Column | str | None) -> DataFrame:
 
 @cache
 def has(bits: int) -> Column:
-    """Whether one of them is set in `bits`."""
+    """Whether at least one of these bits is set in the column `bits`."""
     return sf.col("bits").bitwiseAND(sf.lit(bits)) != 0
 
 
@@ -322,7 +328,7 @@ def _itself(topic_number: int) -> tuple[Column, ...]:
 
 
 def _as_record() -> tuple[Column, ...]:
-    """A copy of a release has an attempt that is at least one above that of the release, whatever its own `dt-attempt` says."""
+    """The attempt of a copy of a release is at least one above that of the release, whatever its own `dt-attempt` says."""
     raised = sf.when(headers.position(own.RELEASED) > 0, refusals.least_attempt())
     attempt = sf.greatest(
         sf.coalesce(headers.small(headers.text(own.ATTEMPT)), sf.lit(0)), sf.coalesce(raised, sf.lit(0))
@@ -333,7 +339,7 @@ def _as_record() -> tuple[Column, ...]:
         sf.when(attempt > 0, headers.chain()).alias("chain"),
         refusals.size().alias("size"),
         refusals.garbled().alias("garbled"),
-        headers.there(own.TARGET).alias("target"),
+        headers.is_present(own.TARGET).alias("target"),
     )
 
 
@@ -345,7 +351,7 @@ def _as_copies(texts: DataFrame, bounds: Bounds) -> DataFrame:
 
 
 def _record_bits(bounds: Bounds) -> Column:
-    # what hardly compresses becomes larger by it
+    # compression makes incompressible data a little larger
     large = sf.col("size") * sf.lit(65) >= sf.lit(64 * (bounds.least_limit_bytes - _COPYING_BYTES))
     return (
         _bit(RECORD, bounds.belongs(sf.col("at")))
@@ -373,15 +379,15 @@ def _is_workers() -> Column:
 
 @cache
 def _content(topic_letter: str, topic_id: str) -> Column:
-    """Of a record that is its own root."""
+    """Returns the content hash of a record that is its own root."""
     root = sf.concat_ws(":", sf.lit(topic_letter), "partition", "offset", sf.lit(topic_id))
     return sf.when(~refusals.garbled(), headers.content(root, unread=refusals.is_unread()))
 
 
 @cache
 def _may_be_cut() -> Column:
-    """What the dead-letter topic does not take either goes there without its value, or without anything but our headers."""
-    return headers.true(refusals.one_of("reason", refusals.NOT_TAKEN)) & sf.col("value").isNull()
+    """If the dead-letter topic refuses a copy too, the worker writes it without its value, or with nothing but own headers."""
+    return headers.or_false(refusals.one_of("reason", refusals.NOT_TAKEN)) & sf.col("value").isNull()
 
 
 @cache

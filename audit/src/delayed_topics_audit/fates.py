@@ -1,4 +1,4 @@
-"""What became of a record: the term of the account to which it belongs."""
+"""The fate of a record: the term of the account to which the record belongs."""
 
 from functools import cache
 
@@ -12,13 +12,14 @@ from delayed_topics_audit.facts import has
 
 
 @cache
-def fated(fate: str) -> Column:
+def has_fate(fate: str) -> Column:
     return sf.col("fate") == FATES.index(fate)
 
 
 def fate_of(bounds: Bounds) -> Column:
-    """A record at or above the commit is pending, whatever became of it since: the next audit judges it. A place that has an
-    outcome and whose record was never seen has a fate too, so that the law can fail."""
+    """Returns the fate of each place, as its index in FATES. A record at or above the committed offset is pending, whatever became of it
+    since, because the next audit judges it. A place that has an outcome, but whose record was never read, has a fate too, so that the
+    account of its partition does not add up."""
     released, dead_lettered, hopped, pending, lost, cancelled = range(len(FATES))
     settled = (
         sf.when(has(facts.RELEASED), released)

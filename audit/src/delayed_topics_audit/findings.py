@@ -1,4 +1,4 @@
-"""Counts the places of a window, and says what was found in small tables."""
+"""Counts the places of a window, and collects the findings in small tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,8 +25,8 @@ TIMELINE_STEPS: Final = 120
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEvents:
-    """What the workers told in the events topic. `known`: from when until when they told what happened, see `repeats.told`. `read_ms`:
-    when that was read; None: long after it happened."""
+    """What the workers reported in the events topic. `known` has the spans of time for which they did (see `repeats.reported_spans`).
+    `read_ms` is when the events were read. None: long after they happened."""
 
     causes: Sequence[Cause] = ()
     takeovers: Sequence[Takeover] = ()
@@ -36,8 +36,8 @@ class WorkerEvents:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What was counted, and small tables of it for the report, see `with_tables`: rows as `checks` names their columns. `step_ms`: of
-    the timeline, `due_step_ms`: of what waits."""
+    """The counts, and small tables for the report (see `with_tables`), whose rows have the columns that `checks` gives them. `step_ms` is
+    the step of the timeline, and `due_step_ms` that of the pending records."""
 
     counted: Counted
     lateness: Sequence[Row] = ()
@@ -54,13 +54,14 @@ def count(
     spark: SparkSession,
     places: DataFrame,
     window: AuditWindow,
-    told: WorkerEvents,
+    events: WorkerEvents,
     say: Progress,
     *,
     offsets_read: int,
     requests_unknown: str | None = None,
 ) -> Findings:
-    """`places` is gone over several times, it should be persisted. `offsets_read`, `requests_unknown`: as Counted has them."""
+    """Counts the places of a window. `places` should be persisted, because it is read several times. For `offsets_read` and
+    `requests_unknown`, see Counted."""
     partitions = [_partition(row.asDict()) for row in checks.accounts(places).collect()]
     say(f"{sum(p.produced for p in partitions):,} records accounted for")
     totals = checks.totals(places).collect()[0].asDict()
@@ -68,7 +69,7 @@ def count(
     breaks = checks.disorder(places).persist(StorageLevel.MEMORY_AND_DISK)
     out_of_order = breaks.count()
     say(f"{out_of_order:,} out of order")
-    repeated = _repeats(spark, places, window, told) if totals["doubled"] else []
+    repeated = _repeats(spark, places, window, events) if totals["doubled"] else []
     lateness = _rows(checks.lateness(places))
     offenders = {flaw: _names(checks.offenders(places, flaw, window.targets)) for flaw in FLAWS if totals[flaw]}
     if out_of_order:
@@ -102,15 +103,15 @@ def count(
     return Findings(
         counted=counted,
         lateness=lateness,
-        causes=told.causes,
+        causes=events.causes,
         step_ms=_step(totals["first_ms"], totals["last_ms"]),
         due_step_ms=_step(totals["first_due_ms"], totals["last_due_ms"]),
     )
 
 
 def with_tables(spark: SparkSession, places: DataFrame, found: Findings) -> Findings:
-    """With what the report shows and no verdict needs."""
-    # of a sample: each attempt has a root of its own
+    """Adds the tables that the report shows and that the verdict does not need."""
+    # A sample has no whole chains, because each attempt has a root of its own.
     whole = checks.chains(places).groupBy("attempts", "end", "forks").count() if found.counted.one_in == 1 else None
     return replace(
         found,
@@ -122,7 +123,7 @@ def with_tables(spark: SparkSession, places: DataFrame, found: Findings) -> Find
 
 
 def _pending_since_ms(places: DataFrame, totals: Row) -> int | None:
-    """When the attempts of what is pending began, at the earliest, so that the next link sees their roots."""
+    """Returns the earliest time at which the attempt of a pending record began, so that the next link reads the roots."""
     (roots,) = checks.pending_roots(places).collect()
     began_ms = [ms for ms in (totals["pending_since_ms"], roots.since_ms) if ms is not None]
     return min(began_ms, default=None)
@@ -133,14 +134,14 @@ def _untimed(places: DataFrame, window: AuditWindow) -> dict[str, int]:
     return {window.topics[row.topic_number]: row["count"] for row in found}
 
 
-def _repeats(spark: SparkSession, places: DataFrame, window: AuditWindow, told: WorkerEvents) -> list[Row]:
-    found = table(spark, repeats.rows(told.takeovers), repeats.TAKEOVERS)
+def _repeats(spark: SparkSession, places: DataFrame, window: AuditWindow, events: WorkerEvents) -> list[Row]:
+    found = table(spark, repeats.rows(events.takeovers), repeats.TAKEOVERS)
     return _rows(
         repeats.repeats(
             places,
             found,
-            known=told.known,
-            read_ms=told.read_ms,
+            known=events.known,
+            read_ms=events.read_ms,
             exactly_once_from_ms=window.exactly_once_from_ms,
             one_in=window.sample_one_in,
         )
@@ -162,7 +163,7 @@ def _partition(row: Row) -> PartitionAccount:
 
 
 def _step(first_ms: int | None, last_ms: int | None) -> int:
-    """Whole seconds, so that between these times are about TIMELINE_STEPS of them, at most twice as many."""
+    """Returns a step of whole seconds that divides the time between into about TIMELINE_STEPS steps, and at most twice as many."""
     span_ms = (last_ms or 0) - (first_ms or 0)
     return max(1, span_ms // TIMELINE_STEPS // 1000) * 1000
 

@@ -1,6 +1,6 @@
-"""The checks of the audit, a row for each in CHECKS: which places have the flaw, which promise that breaks, and what the message says.
+"""The checks of the audit. CHECKS has a row for each: which places have the flaw, which promise it breaks, and what the message says.
 
-The counts, the verdict, the report and the names of the offenders follow from the rows.
+The counts, the verdict, the report and the names of the offenders are derived from these rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,18 +17,18 @@ from pyspark.sql import functions as sf
 from delayed_topics_audit import facts, refusals
 from delayed_topics_audit import header_columns as headers
 from delayed_topics_audit.facts import has
-from delayed_topics_audit.fates import fated
+from delayed_topics_audit.fates import has_fate
 from delayed_topics_audit.promise import Promise
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """Something that must not be, or that makes an audit unsure.
+    """Something that must not happen, or that the audit can't judge.
 
-    name          of its count in the account and the tables, and of its offenders
-    promise       that it breaks, as the report names it. Empty: it breaks none; if it has a sentence, the verdict is Unknown
-    certain       of a broken promise: neither retention nor a missing right can make it up
-    sentence      what the message says if there are any, with the words that account fills in. Empty: account tells what they come to
+    name          the name of its count in the account and the tables, and of its offenders
+    promise       the promise that it breaks, as the report names it. Empty: none; then, if there is a sentence, the verdict is Unknown
+    certain       of a broken promise: neither retention nor a missing right can make it appear broken
+    sentence      what the message says if the count is not 0, with placeholders that account fills in. Empty: account words it
     offenders_of  the check whose offenders the sentence names; None: its own
     """
 
@@ -41,10 +41,10 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Flaw(Check):
-    """A check of each place by itself. FLAW_MEANINGS in core has its name, for readers of the table, and so its bit.
+    """A check of each place by itself. Its name is in FLAW_MEANINGS of core, for readers of the table, which also gives its bit.
 
-    found  whether a place has it: a condition over what `places` gathers
-    named  the parts of an offender's name, see checks.offenders; of one with `late_ms` the greatest comes first
+    found  returns the condition for a place to have the flaw, over the columns that `places` gathers
+    named  the parts of an offender's name, see checks.offenders; with `late_ms`, the offenders are sorted by it, the greatest first
     """
 
     found: Callable[[Promise], Column]
@@ -56,7 +56,7 @@ class Flaw(Check):
 
 
 def _lost(_: Promise) -> Column:
-    return fated("lost")
+    return has_fate("lost")
 
 
 def _early(promise: Promise) -> Column:
@@ -64,8 +64,8 @@ def _early(promise: Promise) -> Column:
 
 
 def _forged(_: Promise) -> Column:
-    strange_link = (sf.col("least_root") != sf.col("record_root")) | (sf.col("most_root") != sf.col("record_root"))
-    return has(facts.OUTCOMES) & (~has(facts.RECORD) | strange_link)
+    other_root = (sf.col("least_root") != sf.col("record_root")) | (sf.col("most_root") != sf.col("record_root"))
+    return has(facts.OUTCOMES) & (~has(facts.RECORD) | other_root)
 
 
 def _wrong_partition(_: Promise) -> Column:
@@ -74,41 +74,41 @@ def _wrong_partition(_: Promise) -> Column:
 
 @cache
 def in_wrong_place() -> Column:
-    """A worker's release is in another ready topic or partition than its own, and no application can have put it there."""
+    """A worker's release is in another ready topic or partition than it should be, and no application can have put it there."""
     return (sf.col("judged_ends") > 0) & has(facts.MISPLACED)
 
 
 @cache
 def _forwarded() -> Column:
-    """What is elsewhere than it asks to be was written when a release was that is in its place, so it is a copy of that one. A worker
-    that releases once more says when."""
+    """Whether each release outside the requested topic has the same time of writing as a release that is where it should be. Then it is an
+    application's copy of that release. A worker that releases a record again writes the new time."""
     written = [
         sf.col(f"{name}_elsewhere_ms").between(sf.col("wrote_ms"), sf.col("last_wrote_ms"))
         for name in ("least", "most")
     ]
-    return headers.true(written[0] & written[1])
+    return headers.or_false(written[0] & written[1])
 
 
 def _changed(_: Promise) -> Column:
     changed = (sf.col("least_content") != sf.col("record_content")) | (
         sf.col("most_content") != sf.col("record_content")
     )
-    # of a dead letter that says so of a record that can be read another content is compared, and the reason is wrong anyway
+    # A dead letter that calls a readable record unreadable has another content hash. It is not compared, as its reason is wrong anyway.
     unread = refusals.one_of("least_reason", refusals.UNREADABLE) | refusals.one_of("most_reason", refusals.UNREADABLE)
-    comparable = ~headers.true(unread) | headers.true(refusals.one_of("record_reason", refusals.UNREADABLE))
+    comparable = ~headers.or_false(unread) | headers.or_false(refusals.one_of("record_reason", refusals.UNREADABLE))
     return _seen() & changed & comparable
 
 
 def _wrong_attempt(_: Promise) -> Column:
     unread = sf.col("least_reason").isNotNull() & refusals.one_of("record_reason", refusals.UNREADABLE)
     perhaps = sf.col("least_reason").isNotNull() & has(facts.GARBLED)
-    # that the worker makes of it; null: it is not known
-    attempt = sf.when(~headers.true(unread | perhaps), sf.col("attempt"))
+    # the attempt that a worker derives; null: it is not known
+    attempt = sf.when(~headers.or_false(unread | perhaps), sf.col("attempt"))
     return _seen() & ((sf.col("least_attempt") != attempt) | (sf.col("most_attempt") != attempt))
 
 
 def _over_cap(promise: Promise) -> Column:
-    """Above every cap of its time; that of all times is looked at with the release itself."""
+    """Above every retry cap that may have applied at its time. The release itself is checked against the highest cap of all times."""
     above = has(facts.END_RELEASED) & (sf.col("most_attempt") > promise.cap(sf.greatest))
     return _judged() & (has(facts.OVER_CAP) | sf.coalesce(above, sf.lit(False)))
 
@@ -121,12 +121,12 @@ _OF_TARGETS: Final = (DeadLetterReason.TARGET_NOT_ALLOWED, DeadLetterReason.TARG
 
 
 def _without_reason(said: str, promise: Promise) -> Column:
-    """What a dead letter says is not so. Whatever it would have been dead-lettered for, it may be too large for its topic too."""
+    """Whether the reason that a dead letter states is wrong. A record that is refused for another reason may also be too large for the
+    dead-letter topic."""
     refused = sf.col("record_reason").eqNullSafe(sf.col(said))
-    within_cap = sf.col("attempt") <= promise.cap(
-        sf.least
-    )  # of no cap of its time too many, by the record's own headers
-    allowed = sf.col("record_reason").isNotNull() | headers.true(within_cap)
+    # by the record's own headers, the attempt is within every cap that may have applied
+    within_cap = sf.col("attempt") <= promise.cap(sf.least)
+    allowed = sf.col("record_reason").isNotNull() | headers.or_false(within_cap)
     wrong = (
         sf.when(refusals.one_of(said, [DeadLetterReason.TOO_LARGE]), ~has(facts.LARGE))
         .when(refusals.one_of(said, [DeadLetterReason.INVALID_RECORD]), sf.lit(False))  # the topic decides that
@@ -142,7 +142,8 @@ def _without_reason(said: str, promise: Promise) -> Column:
 
 
 def _asks_too_much(promise: Promise, *, ladder: bool) -> Column:
-    """A due time where there was no ladder, or with a `ladder` one that was too far ahead, by anything that was declared at its time."""
+    """Whether the record requests a due time that may have been refused: without a ladder, or with `ladder` because it was too far ahead.
+    Every list that may have applied at its time counts."""
     asks = sf.col("said_due_ms").isNotNull() & sf.col("record_reason").isNull()
     if not promise.all_known:
         return asks  # what was declared then is not known
@@ -152,7 +153,7 @@ def _asks_too_much(promise: Promise, *, ladder: bool) -> Column:
         for declared in promise.lists
         if ladder is (declared.max_delay_ms is not None)
     ]
-    return asks & headers.true(reduce(Column.__or__, refused, sf.lit(False)))
+    return asks & headers.or_false(reduce(Column.__or__, refused, sf.lit(False)))
 
 
 def _late(promise: Promise) -> Column:
@@ -164,7 +165,7 @@ def _doubled(_: Promise) -> Column:
 
 
 def _overdue(promise: Promise) -> Column:
-    waits = fated("pending") & ~has(facts.DONE)
+    waits = has_fate("pending") & ~has(facts.DONE)
     return waits & (sf.col("due_ms") < sf.lit(promise.overdue_before_ms))
 
 
@@ -288,23 +289,23 @@ CHECKS: Final[Sequence[Check]] = (
         "It is unknown whether anyone had asked for that time: {requests_unknown}",
     ),
 )
-"""In the order in which the message and the report tell them."""
+"""The checks, in the order in which the message and the report have them."""
 FLAWS: Final[Mapping[str, Flaw]] = {
     flaw.name: flaw for flaw in sorted((c for c in CHECKS if isinstance(c, Flaw)), key=lambda flaw: flaw.bit)
 }
-"""By name, in the order of their bits."""
+"""The flaws by name, in the order of their bits."""
 BROKEN_PROMISES: Final = tuple(check for check in CHECKS if check.promise)
-"""What must not be."""
+"""The checks that break a promise."""
 UNKNOWN_DOUBLES: Final = ("unexplained", "untold", "set_back", "perhaps_too_many")
-"""The checks that count doubles of which nobody knows whether promise 3 covers them, see repeats."""
+"""The checks that count doubles for which it is not known whether promise 3 covers them, see repeats."""
 
 
 @cache
-def flawed(flaw: str) -> Column:
+def has_flaw(flaw: str) -> Column:
     return sf.col("flaws").bitwiseAND(sf.lit(1 << FLAWS[flaw].bit)) != 0
 
 
 def flaws_of(promise: Promise) -> Column:
-    """The bits of all flaws of a place."""
+    """Returns the bits of all flaws of a place."""
     bits = [sf.when(flaw.found(promise), 1 << flaw.bit).otherwise(0) for flaw in FLAWS.values()]
     return reduce(Column.bitwiseOR, bits)

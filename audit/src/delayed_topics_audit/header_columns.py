@@ -1,7 +1,7 @@
-"""Headers of rows, as Spark reads them from Kafka, made into columns: texts, numbers and places. What doesn't parse is null.
+"""Turns the headers of rows that Spark reads from Kafka into columns: texts, numbers and places. A header that can't be parsed is null.
 
-A column is a value, and making one asks Java for each part of it. So what needs no rows is kept (`functools.cache`), here and in
-`facts`, `flaws`, `places` and `refusals`: the plan of an audit is made with half of the calls.
+A column is a value, and building it calls Java for each of its parts. So columns that do not depend on rows are cached
+(`functools.cache`), here and in `facts`, `flaws`, `places` and `refusals`. This halves the calls that it takes to plan an audit.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from delayed_topics_audit.place import pack
 
 IDENTITY: Final = (own.ID, own.GROUP, own.TARGET, own.CREATED_AT, own.DONE_AT)
-"""What a client says and every copy repeats."""
+"""The headers that a client sets and that every copy repeats."""
 MAX_SMALL: Final = 1_000_000
 _DIGITS: Final = r"^[0-9]{1,19}\z"
 _ROOT: Final = r"^[fd]:[0-9]+:[0-9]+:[\x00-9;-\x7F]*\z"
@@ -23,26 +23,26 @@ _ROOT: Final = r"^[fd]:[0-9]+:[0-9]+:[\x00-9;-\x7F]*\z"
 
 @cache
 def position(name: str) -> Column:
-    """From 1; 0 if there is none. Unlike a filter over the headers, Spark compiles it."""
+    """Returns the position of the header, counted from 1, or 0 if there is none. Unlike a filter over the headers, Spark compiles this."""
     return sf.array_position("keys", name)
 
 
 @cache
-def there(name: str) -> Column:
-    """Whether there is one, be it null."""
-    return true(position(name) > 0)
+def is_present(name: str) -> Column:
+    """Whether the record has this header, even with a null value."""
+    return or_false(position(name) > 0)
 
 
-def true(condition: Column) -> Column:
-    """Null is no."""
+def or_false(condition: Column) -> Column:
+    """Returns the condition, with false instead of null."""
     return sf.coalesce(condition, sf.lit(False))
 
 
 def texts(rows: DataFrame, *names: str) -> DataFrame:
-    """With the text of the first header of each name, in a column of that name; null if there is none.
+    """Adds a column for each name, with the text of the first header of that name, or null if there is none.
 
-    In steps: what is mentioned ten times is ten times in the code that Spark makes, unless an earlier step has made a column
-    of it. A field of an array's structs it inlines even so; `concat`, which does nothing here, keeps it from that.
+    This is done in steps: Spark generates the code of an expression each time that it is used, unless an earlier step has made a column of
+    it. Even then, Spark inlines a field of an array's structs. `concat`, which has no effect here, prevents that.
     """
     lists = rows.select("*", *(sf.concat(sf.col("headers")[part]).alias(f"{part}s") for part in ("key", "value")))
     return lists.select(
@@ -60,68 +60,69 @@ def number(name: str) -> Column:
     return long(text(name))
 
 
-def long(said: Column) -> Column:
-    return sf.when(said.rlike(_DIGITS), said.try_cast("long"))
+def long(value: Column) -> Column:
+    return sf.when(value.rlike(_DIGITS), value.try_cast("long"))
 
 
-def small(said: Column) -> Column:
-    """An attempt or a level: above the last entry of any list, and of any cap, all are alike."""
-    value = long(said)
+def small(column: Column) -> Column:
+    """Returns an attempt or a level, at most MAX_SMALL. Above the last entry of any list, and above any cap, all numbers mean the same."""
+    value = long(column)
     return sf.when(value > MAX_SMALL, MAX_SMALL).otherwise(value).cast("int")
 
 
 @cache
 def place(name: str) -> Column:
-    """`f|d:<partition>:<offset>`, and whatever follows after another colon."""
-    said = text(name)
-    topic_number = sf.when(said.startswith("f:"), FRONT).when(said.startswith("d:"), DELAYS)
-    to_partition = sf.substring_index(said, ":", 2)
+    """Parses `f|d:<partition>:<offset>`, and ignores what follows after another colon."""
+    value = text(name)
+    topic_number = sf.when(value.startswith("f:"), FRONT).when(value.startswith("d:"), DELAYS)
+    to_partition = sf.substring_index(value, ":", 2)
     partition = sf.substring_index(to_partition, ":", -1).try_cast("int")
-    offset = sf.substring_index(sf.substring_index(said, ":", 3), ":", -1).try_cast("long")
-    return sf.when(topic_number.isNotNull() & (to_partition != said), pack(topic_number, partition, offset))
+    offset = sf.substring_index(sf.substring_index(value, ":", 3), ":", -1).try_cast("long")
+    return sf.when(topic_number.isNotNull() & (to_partition != value), pack(topic_number, partition, offset))
 
 
 @cache
 def is_root() -> Column:
-    """Whether the engine believes the `dt-root` of a hop."""
-    said = text(own.ROOT)
-    parts = [sf.substring_index(sf.substring_index(said, ":", end), ":", -1) for end in (2, 3)]
+    """Whether the engine accepts the `dt-root` of a hop."""
+    value = text(own.ROOT)
+    parts = [sf.substring_index(sf.substring_index(value, ":", end), ":", -1) for end in (2, 3)]
     fits = parts[0].try_cast("int").isNotNull() & parts[1].try_cast("long").isNotNull()
-    return true(said.rlike(_ROOT) & (sf.octet_length(said) <= own.MAX_ID_BYTES) & fits)
+    return or_false(value.rlike(_ROOT) & (sf.octet_length(value) <= own.MAX_ID_BYTES) & fits)
 
 
 def content(root: Column, *, unread: Column | None = None) -> Column:
-    """A hash of what every copy has to repeat: key, value, foreign headers, and who a client says that it is.
+    """Returns a hash of everything that every copy must repeat: key, value, foreign headers and the headers in IDENTITY.
 
-    `root`: of the record, as text; a copy of a record without an id has it as its id. `unread`: the worker believes none of the own
-    headers. Needs IDENTITY.
+    `root` is the root of the record, as text; a copy of a record without an id has it as its id. `unread` says whether the worker ignores
+    all own headers of the record. The rows need columns for IDENTITY.
     """
-    said = [
+    identity = [
         sf.when(text(own.ID) != root, text(own.ID)),
         *(text(name) for name in (own.GROUP, own.TARGET)),
         *(number(name) for name in (own.CREATED_AT, own.DONE_AT)),
     ]
     if unread is not None:
-        said = [sf.when(~unread, column) for column in said]
-    parts = [sf.col("key"), sf.col("value"), *said]  # a hash passes over nulls
+        identity = [sf.when(~unread, column) for column in identity]
+    parts = [sf.col("key"), sf.col("value"), *identity]  # a hash skips nulls
     return sf.xxhash64(*(of_part for part in parts for of_part in (part.isNull(), part)), _foreign())
 
 
 @cache
-def named() -> Column:
-    """A hash of what the record of a copy can be cancelled or rescheduled by."""
+def id_hash() -> Column:
+    """Returns a hash of the id by which the control topic refers to the record of a copy."""
     return sf.xxhash64(sf.coalesce(text(own.ID), text(own.ROOT)))
 
 
 @cache
 def chain() -> Column:
-    """A hash of `dt-id` and `dt-group`."""
+    """Returns a hash of `dt-id` and `dt-group`."""
     return sf.when(position(own.ID) > 0, sf.xxhash64(text(own.ID), text(own.GROUP)))
 
 
 @cache
 def _foreign() -> Column:
-    """A client mixes our headers with its own. A worker writes the foreign ones first: one behind its own is somebody else's."""
+    """Returns the foreign headers, in order. A client may mix them with own headers. A worker writes the foreign ones first, so one that
+    follows a worker's own headers was added by somebody else."""
     return sf.filter(
         "headers", lambda header: ~(header["key"].startswith(own.PREFIX) & header["key"].isin(*own.OWN_HEADERS))
     )

@@ -1,4 +1,4 @@
-"""All audits beside each other: a table with a row for each, and a page for each topic that is made from it."""
+"""The index of all audits: a table with one row for each audit, and a page for each topic, generated from the table."""
 
 import posixpath
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from delayed_topics_audit.output import Output
 from delayed_topics_audit.report import render_index
 
 MAX_SHOWN: Final = 200
-"""Audits on a page, which are read for it one by one. The table has all of them."""
+"""The maximum number of audits on a page, as each of them is read from a file of its own. The table has all audits."""
 _ROW: Final = {
     "audit": "string",
     "frozen_at_ms": "bigint",
@@ -30,11 +30,12 @@ _ROW: Final = {
     "topic_id": "string",
 }
 COLUMNS: Final = {"topic": "string", **_ROW}
-"""The first stands in the names of folders, as Spark and others read partitions of a table."""
+"""The first column is in the names of folders, from which Spark and other tools read it as a partition column."""
 
 
 def add(spark: SparkSession, output: Output, window: AuditWindow, result: Result, findings: Findings | None) -> None:
-    """A row, in the place of one that an earlier try of the same audit wrote, and the topic's page anew. Raises AuditFailed."""
+    """Adds a row for the audit, in place of one that an earlier try of the same audit wrote, and writes the topic's page again. Raises
+    AuditFailed."""
     table = f"{output.parent}/{INDEX}"
     file = f"{output.parent}/{index_file(window.topic, window.frozen_at_ms, output.name)}"
     of_topic = posixpath.dirname(file)
@@ -42,7 +43,7 @@ def add(spark: SparkSession, output: Output, window: AuditWindow, result: Result
     output.write_file(session.table(spark, [row], _schema(_ROW)), file)
     files = sorted((name for name in output.names_in(spark, of_topic) if name.endswith(".parquet")), reverse=True)
     newest = files[:MAX_SHOWN]
-    with output.said():
+    with output.raising_audit_failed():
         rows = read(spark, table, *(f"{of_topic}/{name}" for name in newest)).orderBy(sf.desc("frozen_at_ms")).collect()
     page = render_index(
         window.topic,
@@ -54,7 +55,8 @@ def add(spark: SparkSession, output: Output, window: AuditWindow, result: Result
 
 
 def read(spark: SparkSession, table: str, *files: str) -> DataFrame:
-    """The rows of `files`, or of all, that can be read: a file that was cut off is no reason to have no index."""
+    """Returns the rows of `files`, or of all files. Files that can't be read are left out, so that a truncated file does not break the
+    index."""
     reader = spark.read.schema(_schema(COLUMNS)).option("ignoreCorruptFiles", "true").option("basePath", table)
     return reader.parquet(*files or (table,))
 

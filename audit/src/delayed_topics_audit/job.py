@@ -1,4 +1,4 @@
-"""One audit: look, read, count, look again, judge."""
+"""Runs one audit: checks the topics, reads, counts, checks the topics again, and judges."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ Span = tuple[Sequence[int], Sequence[int]]
 
 @dataclass(frozen=True, kw_only=True)
 class Audited:
-    """`findings` is None if nothing was read."""
+    """The outcome of an audit. `findings` is None if nothing was read."""
 
     result: Result
     findings: Findings | None = None
@@ -55,7 +55,8 @@ def audit(
     progress: Progress,
     output: Output | None = None,
 ) -> Audited:
-    """Raises AuditFailed if no verdict was reached. `started` is asked for a session only if there is something to read."""
+    """Audits one window. Raises AuditFailed if no verdict was reached. `started` starts a Spark session. It is called only if there is
+    something to read."""
     admin = KafkaAdmin(connection, client_id=sources.CLIENT_ID)
     before = look(admin, window)
     if not before.readable:
@@ -76,9 +77,9 @@ def audit(
         read = partial(sources.read, spark, connection)
         asked = requests(admin, read, window)
         places, blocks = places_and_blocks(spark, read, reading, asked, carries=window.carries and output is not None)
-        told = _told(connection, window.topic, say)
+        events = _worker_events(connection, window.topic, say)
         offsets_read = reading.offsets + asked.offsets
-        findings = count(spark, places, window, told, say, offsets_read=offsets_read, requests_unknown=asked.unknown)
+        findings = count(spark, places, window, events, say, offsets_read=offsets_read, requests_unknown=asked.unknown)
         if output is not None:
             findings = with_tables(spark, places, findings)
         if output is not None and blocks is not None:
@@ -91,13 +92,15 @@ def audit(
         places.unpersist()
     except (PySparkException, Py4JError, ConnectionError) as e:
         after = look(admin, window)
-        if after.spots:  # it is known why nobody could read that
+        if after.spots:  # they explain why the read failed
             return Audited(result=unseen(after.spots))
         raise AuditFailed(
             f"Spark could not read or count the records of {window.topic}: {session.reason(e, sources.WHAT_TO_DO)}"
         ) from e
     after = look(admin, window)
-    spots = list({spot.sentence: spot for spot in (*_frozen_blind(window), *before.spots, *after.spots)}.values())
+    spots = list(
+        {spot.sentence: spot for spot in (*_blind_spots_when_frozen(window), *before.spots, *after.spots)}.values()
+    )
     result = judge(findings.counted, spots)
     return Audited(
         result=replace(result, message=result.message + unused, carried_sha256=sha256),
@@ -105,7 +108,7 @@ def audit(
     )
 
 
-def _frozen_blind(window: AuditWindow) -> list[BlindSpot]:
+def _blind_spots_when_frozen(window: AuditWindow) -> list[BlindSpot]:
     return [
         *(BlindSpot(sentence=sentence, hides_outcomes=True) for sentence in window.unseen),
         *(BlindSpot(sentence=sentence, hides_outcomes=True, only_losses=True) for sentence in window.perhaps_unseen),
@@ -114,7 +117,7 @@ def _frozen_blind(window: AuditWindow) -> list[BlindSpot]:
 
 
 def _table(spark: SparkSession, output: Output | None, window: AuditWindow) -> tuple[Table | None, str]:
-    """The table that the previous audit of the chain has written for this one. Without a table, the text says why there is none."""
+    """Returns the table that the previous audit of the chain has written for this one. Without a table, the text says why there is none."""
     if output is None:
         return None, ". Without an output, the table of the previous audit can't be used" if window.carried else ""
     try:
@@ -125,26 +128,26 @@ def _table(spark: SparkSession, output: Output | None, window: AuditWindow) -> t
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What is read of the window, and from where."""
+    """What an audit reads of the window, and from where."""
 
     window: AuditWindow
     visibility: WindowVisibility
     table: Table | None = None
 
     def spans(self, topic: str) -> tuple[Span, Span]:
-        """By partition, from where up to where: what the table has, and of Kafka the rest."""
+        """Returns two spans of offsets by partition: the one that the table has, and the rest, which is read from Kafka."""
         starts, ends = self.visibility.starts[topic], self.window.end_offsets[topic]
         last = self.table.covers(topic, starts, ends) if self.table else starts
         return (starts, last), (last, ends)
 
     @property
     def offsets(self) -> int:
-        """Of Kafka."""
+        """The number of offsets that are read from Kafka."""
         spans = [self.spans(topic)[1] for topic in self.visibility.starts]
         return sum(sum(to) - sum(from_) for from_, to in spans)
 
     def parsed(self, read: Read, bounds: Bounds) -> list[DataFrame]:
-        """The rows of each topic, as `facts.parse_…` makes them."""
+        """Returns the rows of each topic, as `facts.parse_…` returns them."""
         made = []
         for topic_number, topic in enumerate(self.window.topics):
             known, newer = self.spans(topic)
@@ -159,20 +162,20 @@ class Reading:
 def places_and_blocks(
     spark: SparkSession, read: Read, reading: Reading, asked: Requests, *, carries: bool
 ) -> tuple[DataFrame, DataFrame | None]:
-    """The places; and with `carries` what they were made from, for the next link."""
+    """Returns the places and, with `carries`, the blocks from which they were made, for the next link."""
     window, visibility = reading.window, reading.visibility
     bounds, promise = bounds_of(window, visibility), promise_of(window)
     context = spark.sparkContext
     offsets = Reading(window=window, visibility=visibility).offsets
     shuffle_partitions = max(context.defaultParallelism, offsets // FACTS_IN_A_SHUFFLE_PARTITION)
     if context.getConf().get(SHUFFLE_PARTITIONS) is None:
-        # Spark's own 200 are 200 tasks for each look at a cached table: 5 to 10 s of a small audit
+        # Spark's default of 200 means 200 tasks for each query of a cached table, which takes 5 to 10 s of a small audit.
         spark.conf.set(SHUFFLE_PARTITIONS, shuffle_partitions)
     parsed, blocks = reading.parsed(read, bounds), None
     if carries:
-        blocks = session.kept(carried.blocks_of(parsed))
+        blocks = session.checkpointed(carried.blocks_of(parsed))
         parsed = [carried.rows_of(blocks, topic_number) for topic_number in range(len(parsed))]
-    parsed = asked.held_against(parsed, skew_ms=window.broker_skew_ms)
+    parsed = asked.annotate(parsed, skew_ms=window.broker_skew_ms)
     made = [facts.of_parsed(topic_number)(rows, bounds) for topic_number, rows in enumerate(parsed)]
     places = places_of(made, bounds, promise, shuffle_partitions=shuffle_partitions)
     return places.persist(StorageLevel.MEMORY_AND_DISK), blocks
@@ -184,7 +187,7 @@ def bounds_of(window: AuditWindow, visibility: WindowVisibility) -> Bounds:
         raise AuditFailed(f"topic {window.topic} has offsets above {MAX_OFFSET:,}, which no audit can count")
 
     def begin(topic: str) -> list[int]:
-        """What retention removed is told as such, not counted."""
+        """The audit reports what retention has removed, and does not count it."""
         return [max(pair) for pair in zip(window.from_offsets[topic], visibility.starts[topic], strict=True)]
 
     return Bounds(
@@ -232,8 +235,9 @@ def promise_of(window: AuditWindow) -> Promise:
     )
 
 
-def _told(connection: Connection, topic: str, say: Progress) -> WorkerEvents:
-    """Without a right to read the events the audit goes on, and nobody is blamed, nor excused."""
+def _worker_events(connection: Connection, topic: str, say: Progress) -> WorkerEvents:
+    """Reads the events of the workers. Without the right to do so, the audit continues, but can neither explain late records nor excuse
+    doubled ones."""
     events: list[Event] = []
     read_ms = int(time.time() * 1000)
     try:
@@ -245,6 +249,6 @@ def _told(connection: Connection, topic: str, say: Progress) -> WorkerEvents:
     return WorkerEvents(
         causes=blame.causes(events, topic),
         takeovers=repeats.takeovers(events, topic),
-        known=repeats.told(events, topic),
+        known=repeats.reported_spans(events, topic),
         read_ms=read_ms,
     )

@@ -1,4 +1,4 @@
-"""Percentiles of what was counted in buckets. Pure."""
+"""Percentiles of lateness, from counts in buckets."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -7,7 +7,10 @@ PERCENTILES: Final[Mapping[str, float]] = {"p50": 0.5, "p90": 0.9, "p99": 0.99, 
 
 
 def percentiles(buckets: Iterable[tuple[int, int]]) -> dict[str, int]:
-    """Of (bucket's lower bound in ms, count). At most 3 % below the true value; empty if nothing was counted."""
+    """Returns the percentiles in milliseconds, by name. `buckets` has the lower bound of each bucket in milliseconds, and its count.
+
+    A percentile is at most 3 % below the true value. The result is empty if nothing was counted.
+    """
     ordered = sorted(buckets)
     total = sum(count for _, count in ordered)
     found: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""A place in Kafka as one number (see core's audit_table), as columns of Spark. What joins, sorts and shuffles does so by it."""
+"""A place in Kafka as one number (see core's audit_table), in columns of Spark. Joins, sorts and shuffles use this number."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,11 +16,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 CHUNK_OFFSETS_BITS: Final = 12
-"""Neighbours stay together in a shuffle, so that order can be seen within a chunk of so many offsets."""
+"""A shuffle keeps 2^12 neighbouring offsets, a chunk, together, so that the order within a chunk can be checked in place."""
 
 
 def pack(topic_number: Column | int, partition: Column, offset: Column) -> Column:
-    """Null if a part is missing or does not fit."""
+    """Returns the place as one number, or null if a part is missing or out of range."""
     number = topic_number if isinstance(topic_number, Column) else sf.lit(topic_number)
     high = number.cast("long") * sf.lit(1 << PARTITION_BITS) + partition
     fits = partition.between(0, MAX_PARTITION) & offset.between(0, MAX_OFFSET)
@@ -36,7 +36,7 @@ def partition_of(place: Column) -> Column:
 
 
 def line_of(place: Column) -> Column:
-    """Topic number and partition in one number."""
+    """Returns the line of a place: its topic number and partition in one number."""
     return sf.shiftright(place, OFFSET_BITS).cast("int")
 
 
@@ -49,13 +49,13 @@ def chunk_of(place: Column) -> Column:
 
 
 def name_of(place: Column, targets: Sequence[str] = ()) -> Column:
-    """As `f:<partition>:<offset>`, the way that `dt-origin` writes it; with the topic's name if it is one of the `targets`."""
+    """Returns `f:<partition>:<offset>`, as in `dt-origin`. A place in one of the `targets` has the topic's name instead of the letter."""
     topic_number = sf.element_at(sf.array(*map(sf.lit, (*TOPIC_LETTERS, *targets))), topic_number_of(place) + 1)
     return sf.concat_ws(":", topic_number, partition_of(place), offset_of(place))
 
 
 def by_line(place: Column, front: Sequence[int], delays: Sequence[int]) -> Column:
-    """The value for the place's partition of front or delays; null for a partition that has none."""
+    """Returns the value for the place's partition in the front or delays topic, or null for a partition without a value."""
 
     def entry(values: Sequence[int]) -> Column:
         return sf.get(longs(values), partition_of(place))
@@ -64,5 +64,5 @@ def by_line(place: Column, front: Sequence[int], delays: Sequence[int]) -> Colum
 
 
 def longs(values: Sequence[int]) -> Column:
-    """A constant array. As text, since a call to Java for each of thousands of partitions takes seconds."""
+    """Returns a constant array. It is built from text, because a call to Java for each of thousands of partitions takes seconds."""
     return sf.expr(f"cast(array({', '.join(f'{value}L' for value in values)}) as array<bigint>)")

@@ -1,25 +1,25 @@
-"""All facts about a place in one row: what became of the record there, and of the attempt that began there.
+"""Combines all facts about a place into one row: what became of the record there, and of the attempt that began there.
 
-One shuffle by integers, one aggregation of integers. Neighbours stay together, chunk by chunk, so that whoever looks at order
-need not move them again. The columns of a place:
+This takes one shuffle and one aggregation, both of integers. Neighbours stay together, chunk by chunk, so that the check of order need
+not move them again. The columns of a place:
 
-place, bits            all facts' bits together; see facts
-root, origin           of a hop: where the attempt began, and the record that it was made from
-appended_ms, due_ms    of the record: the broker's time, and when it is due
-delay_ms               that it had to wait; null if its root was not read, of a hop, and of a record that asks for a due time
+place, bits            the bits of all facts together; see facts
+root, origin           of a hop: where the attempt began, and the record from which the hop was made
+appended_ms, due_ms    the broker's append time of the record, and when the record is due
+delay_ms               how long the record had to wait; null for a hop, for a record that requests a due time, and if the root was not read
 attempt, chain         of the record
-ends, judged_ends      how often the attempt that began here ended; how often of these in this window
-extra                  of these, and of what hopped again, how many there are beyond the first
-first_at, last_at      the places where it did, or of its outcomes; first_ms, last_ms the times
-reason                 why it was dead-lettered, in the words of `dt-reason`
-again_ms               when the first copy came of what an audit before had settled
-way                    the partition (see place.line_of) that it was released from; two_ways: it was released from two places, since it
-                       had hopped twice, or had hopped and did not have to
-in_time                it came the way of a record that was read in time, so that its order is promised
-late_ms                first release after its due time; null if it wasn't released, or one of both times can't be believed
-wrote_ms               when the first of its copies was written, as its worker says; wrote_apart: its copies were written at different
-                       times, or only some of them are releases
-fate                   of a record of the window: a number, see fates; of anything else null
+ends, judged_ends      how often the attempt that began here ended; how often it ended in this window
+extra                  how many of these ends, and of repeated hops, there are beyond the first
+first_at, last_at      the first place where the attempt ended, and the last place of its outcomes; first_ms, last_ms: the times
+reason                 why the record was dead-lettered, in the words of `dt-reason`
+again_ms               when the first further copy came of a record that an earlier audit had settled
+way                    the partition (see place.line_of) from which the record was released; two_ways: it was released from two places,
+                       because it had hopped twice, or had hopped without need
+in_time                the record took the way of a record that was read in time, so its order is promised
+late_ms                time from the due time to the first release; null if there was no release, or if one of the times is not reliable
+wrote_ms               when the first copy was written, as its worker says; wrote_apart: the copies were written at different times, or
+                       only some of them are releases
+fate                   of a record of the window: a number, see fates; null for everything else
 flaws                  what is wrong, as bits, see flaws
 """
 
@@ -50,8 +50,8 @@ def places_of(
     timed = _rescheduled(timed.withColumn("due_ms", _due())).withColumn("late_ms", _late())
     timed = timed.withColumn("way", line_of(sf.col("origin"))).withColumn("in_time", _in_time(promise))
     of_hop = {name: sf.when(has(facts.HOP), sf.col(f"record_{name}")) for name in ("root", "origin")}
-    fated = timed.withColumns({"fate": fate_of(bounds), "reason": refusals.word_of("least_reason"), **of_hop})
-    return fated.withColumn("extra", _extra()).withColumn("flaws", flaws_of(promise)).select(*COLUMNS)
+    with_fate = timed.withColumns({"fate": fate_of(bounds), "reason": refusals.word_of("least_reason"), **of_hop})
+    return with_fate.withColumn("extra", _extra()).withColumn("flaws", flaws_of(promise)).select(*COLUMNS)
 
 
 COLUMNS: Final = (
@@ -74,7 +74,7 @@ def _gathered() -> tuple[Column, ...]:
     def of(condition: Column, column: str) -> Column:
         return sf.when(condition, sf.col(column))
 
-    root = of(outcome, "link")  # where one fact is outcome and end, origin and root are the same
+    root = of(outcome, "link")  # if a fact is both an outcome and an end, its origin is its root
     return (
         sf.bit_or("bits").alias("bits"),
         sf.max(of(record, "at_ms")).alias("appended_ms"),
@@ -121,8 +121,9 @@ def _gathered() -> tuple[Column, ...]:
 
 
 def _delay(promise: Promise) -> Column:
-    """Of a direct write its partition's; of a front record that of its level or attempt, or, when the list was edited, the least
-    that level or attempt had at its time that fulfils what its release says."""
+    """Returns the delay of a record. A record that was produced directly to the delays topic has the delay of its partition. A front record
+    has the delay of its level or attempt. If the list was edited around its time, this is the shortest delay of that level or attempt
+    with which the record is not due before the time that its release states."""
     direct = by_line(sf.col("place"), (), promise.partition_delays_ms)
     had = [sf.when(declared.applied(), _entry(declared.list_ms)) for declared in promise.lists]
     fulfilled = [sf.when(sf.col("appended_ms") + ms >= sf.col("least_due_ms"), ms) for ms in had]
@@ -147,17 +148,18 @@ def _least_fulfilling(kinds_ms: Sequence[int]) -> Column:
 
 @cache
 def _due() -> Column:
-    """What the release itself says is believed only where its root can't be seen."""
-    asked = sf.when(sf.col("said_due_ms").isNotNull(), sf.greatest("said_due_ms", "appended_ms"))
+    """Returns the due time. The one that the release states counts only if the root was not read."""
+    requested = sf.when(sf.col("said_due_ms").isNotNull(), sf.greatest("said_due_ms", "appended_ms"))
     own_due = sf.when(has(facts.HOP), sf.col("said_due_ms")).otherwise(
-        sf.coalesce(asked, sf.col("appended_ms") + sf.col("delay_ms"))
+        sf.coalesce(requested, sf.col("appended_ms") + sf.col("delay_ms"))
     )
     return sf.coalesce(own_due, "least_due_ms")
 
 
 def _rescheduled(timed: DataFrame) -> DataFrame:
-    """What came out at another time, which somebody had asked for, or nobody knows, is due then, and has no delay."""
-    moved = headers.true(has(facts.ASKED_TIME | facts.PERHAPS_ASKED) & (sf.col("least_due_ms") != sf.col("due_ms")))
+    """Changes the due time of records that came out at another time which was requested, or perhaps was. They are due at that time, and
+    have no delay."""
+    moved = headers.or_false(has(facts.ASKED_TIME | facts.PERHAPS_ASKED) & (sf.col("least_due_ms") != sf.col("due_ms")))
     due_ms = sf.when(moved, sf.col("least_due_ms")).otherwise(sf.col("due_ms"))
     return timed.withColumns({"moved": moved, "due_ms": due_ms, "delay_ms": sf.when(~moved, sf.col("delay_ms"))})
 
@@ -165,19 +167,20 @@ def _rescheduled(timed: DataFrame) -> DataFrame:
 @cache
 def _late() -> Column:
     first_is_ours = (sf.col("judged_ends") > 0) & (sf.col("judged_ends") == sf.col("ends")) & ~has(facts.AGAIN)
-    believed = has(facts.END_RELEASED) & ~has(facts.UNTIMED) & first_is_ours
-    return sf.when(believed, sf.col("released_ms") - sf.col("due_ms"))
+    reliable = has(facts.END_RELEASED) & ~has(facts.UNTIMED) & first_is_ours
+    return sf.when(reliable, sf.col("released_ms") - sf.col("due_ms"))
 
 
 def _in_time(promise: Promise) -> Column:
-    """At first from the partition of its own delay, by one hop: what is read late takes the way that makes it the least late, and what
-    waits for a missing topic hops on."""
+    """Whether the record was first released from the partition of its own delay, after one hop. A record that is read late takes the way
+    on which it is the least late, and a record that waits for a missing topic hops on."""
     delay_ms = by_line(sf.col("first_origin"), (), promise.partition_delays_ms)
     return (sf.coalesce(delay_ms, sf.lit(0)) == sf.col("delay_ms")) & ~has(facts.HOPPED_ON)
 
 
 @cache
 def _extra() -> Column:
-    """The first end may lie below the window, where it is not always read; what hopped again has ended, or will end, again."""
+    """Returns the number of copies beyond the first. The first end may lie below the window, where it is not always read. An attempt that
+    hopped again has ended again, or will."""
     ended = sf.least("judged_ends", sf.greatest(sf.col("ends") - 1, sf.col("again")))
     return sf.greatest(ended, sf.col("hopped_again"))

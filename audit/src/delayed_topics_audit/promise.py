@@ -1,4 +1,4 @@
-"""What a release is held against: the delay lists and the retry caps of its time, and how late it may be."""
+"""The standard by which a release is judged: the delay lists and the retry caps of its time, and how late it may be."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 CLOCKS_MS: Final = 600_000
-"""By how much the operator's clock, and a worker that follows it, may be behind or ahead when a list is edited."""
+"""How far the operator's clock, and a worker that follows the registry, may be behind or ahead when a list is edited."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """A delay list and a retry cap, and from when until when they were declared; None: they still are. `max_delay_ms`: how far ahead
-    a due time might lie; None: there was no ladder."""
+    """A delay list and a retry cap, declared from `from_ms` until `until_ms`. None: they are still declared. `max_delay_ms` is how far
+    ahead a due time was allowed to lie. None: there was no ladder."""
 
     list_ms: Sequence[int]
     retry_cap: int
@@ -23,7 +23,7 @@ class Declared:
     max_delay_ms: int | None = None
 
     def applied(self) -> Column:
-        """To a record that came in before they were gone, and came out after they were there."""
+        """Whether this may have applied to a record: the record came in before the end of this, and came out after its start."""
         seen_ms = sf.coalesce("first_ms", "appended_ms")
         there = seen_ms >= self.from_ms - CLOCKS_MS
         return there if self.until_ms is None else there & (sf.col("appended_ms") < self.until_ms + CLOCKS_MS)
@@ -31,12 +31,12 @@ class Declared:
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """What a release is held against.
+    """The standard by which a release is judged.
 
-    overdue_before_ms    what was due before, and still waits, is overdue; None: nothing is
-    lists                all delay lists that there were, oldest first; before the first of them any of `partition_delays_ms` may
+    overdue_before_ms    a record that was due before this time and still waits is overdue; None: no record is
+    lists                all delay lists that there ever were, oldest first; before the first of them, any of `partition_delays_ms` may
                          have applied
-    partition_delays_ms  of the delays topic
+    partition_delays_ms  the delay of each partition of the delays topic
     """
 
     partition_delays_ms: Sequence[int]
@@ -47,16 +47,16 @@ class Promise:
 
     @property
     def all_known(self) -> bool:
-        """Whether `lists` are all that was ever declared."""
+        """Whether `lists` has everything that was ever declared."""
         return self.lists[0].from_ms <= 0
 
     def cap(self, choose: Callable[..., Column]) -> Column:
-        """The greatest or the least retry cap of a record's time; null: what was declared then is not known."""
+        """Returns the greatest or the least retry cap that may have applied to a record. Null: what was declared then is not known."""
         if not self.all_known:
             return sf.lit(None).cast("int")
         return among(choose, [sf.when(declared.applied(), declared.retry_cap) for declared in self.lists])
 
 
 def among(choose: Callable[..., Column], columns: Sequence[Column]) -> Column:
-    """Spark's least and greatest pass over nulls, and refuse to choose from one."""
+    """Applies Spark's `least` or `greatest`. These functions skip nulls, but refuse a single argument."""
     return columns[0] if len(columns) == 1 else choose(*columns)

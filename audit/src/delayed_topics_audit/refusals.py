@@ -1,7 +1,7 @@
-"""Why a worker makes a dead letter of a record: what `delayed_topics_engine` decides by the record's own headers, as columns of Spark.
+"""Why a worker makes a record a dead letter: the decisions of `delayed_topics_engine` by the record's own headers, as columns of Spark.
 
-Reasons are numbers here, so that they are shuffled and compared as such. The columns need `header_columns.texts` with the names in
-CLIENTS, and of a hop those in HOPS too.
+Reasons are numbers here, because numbers are cheaper to shuffle and compare. The columns need `header_columns.texts` with the names in
+CLIENTS, and for hops also those in HOPS.
 """
 
 from collections.abc import Sequence
@@ -18,35 +18,35 @@ from delayed_topics_audit import header_columns as headers
 MAX_ATTEMPT: Final = 2**31 - 1
 MAX_OWN_BYTES: Final = 4096
 MAX_FOREIGN_HEADERS: Final = 100_000 - 17
-"""A worker can't read more, which Java can."""
+"""A worker can't read more headers. Java can."""
 
 _NUMBERS: Final = (own.DELIVER_AT, own.DELAY_LEVEL, own.GENERATION, own.CREATED_AT, own.DONE_AT)
 _TEXTS: Final = {own.ID: own.MAX_ID_BYTES, own.GROUP: own.MAX_GROUP_BYTES}
 _TARGET: Final = r"^[a-zA-Z0-9._-]{1,249}(:[0-9]{1,10})?\z"
 CLIENTS: Final = (own.ATTEMPT, *_NUMBERS, *_TEXTS, own.TARGET, own.ERROR)
-"""What a client may say."""
+"""The headers that a client may set."""
 HOPS: Final = (own.ROOT, own.DUE_AT, own.HOPS)
-"""What a worker says of a hop, once each."""
+"""The headers that a worker writes into a hop, once each."""
 
 REASONS: Final = tuple(reason for reason in DeadLetterReason if reason != DeadLetterReason.REJECTED)
-"""The number of a reason is its index, in tables that are kept and have these names beside them."""
+"""The number of a reason is its index. Tables that are kept contain these numbers, and list the names beside them."""
 UNREADABLE: Final = (
     DeadLetterReason.HEADER_TWICE,
     DeadLetterReason.HEADERS_TOO_LARGE,
     DeadLetterReason.HEADER_UNREADABLE,
 )
-"""Nothing that the own headers say is believed then."""
+"""With these reasons, a worker ignores all own headers of the record."""
 NOT_TAKEN: Final = (DeadLetterReason.TOO_LARGE, DeadLetterReason.INVALID_RECORD)
-"""A topic did not take the copy."""
-_NOT_ONE: Final = -1
-"""A word that no worker writes."""
+"""With these reasons, a topic refused the copy."""
+_UNKNOWN: Final = -1
+"""The number for a word that no worker writes."""
 UNASKED: Final = -2
-"""Cancelled, and nobody had asked for that."""
+"""The number for a record that was cancelled without a request."""
 _RELEASED: Final = "^[0-9]{1,10}:"
 
 
 def number(reason: DeadLetterReason) -> int:
-    """Of a reason that a worker may have."""
+    """Returns the number of a reason that a worker can give."""
     return REASONS.index(reason)
 
 
@@ -55,46 +55,46 @@ def one_of(column: str, reasons: Sequence[DeadLetterReason]) -> Column:
 
 
 @cache
-def told() -> Column:
-    """The reason that a dead letter tells; a number of its own for a word that no worker writes."""
+def stated_reason() -> Column:
+    """Returns the number of the reason that a dead letter states. A word that no worker writes has a number of its own."""
     known = reduce(
         lambda made, reason: made.when(headers.text(own.REASON) == reason.value, number(reason)),
         REASONS[1:],
         sf.when(headers.text(own.REASON) == REASONS[0].value, number(REASONS[0])),
     )
-    return known.otherwise(_NOT_ONE)
+    return known.otherwise(_UNKNOWN)
 
 
 def word_of(column: str) -> Column:
-    """What a dead letter says of that number; null for a word that no worker writes."""
+    """Returns the reason of this number in the words of `dt-reason`, or null for a word that no worker writes."""
     cancelled = sf.when(sf.col(column) == UNASKED, DeadLetterReason.CANCELLED.value)
     return sf.coalesce(cancelled, sf.get(sf.array(*(sf.lit(reason.value) for reason in REASONS)), sf.col(column)))
 
 
 @cache
 def is_cancelled() -> Column:
-    """Whether that is the reason that a dead letter tells."""
+    """Whether the dead letter states that the record was cancelled."""
     return sf.col("reason").isin(number(DeadLetterReason.CANCELLED), UNASKED)
 
 
 @cache
 def is_unread() -> Column:
-    """Whether the `reason` is one for which nothing is believed that the own headers say; a dead letter has what of it can be read."""
-    return headers.true(one_of("reason", UNREADABLE))
+    """Whether the `reason` is one with which a worker ignores all own headers. A dead letter still has those that can be read."""
+    return headers.or_false(one_of("reason", UNREADABLE))
 
 
 @cache
 def of_client() -> Column:
-    """Of a record of the front topic, or of one that a client wrote into the delays topic; null: it is not refused. The retry cap,
-    the ladder and the ready topics are looked at elsewhere: what they were is not in the record."""
+    """Returns why a worker refuses a record of the front topic, or one that a client produced to the delays topic. Null: it does not. The
+    retry cap, the ladder and the ready topics are checked elsewhere, because the record does not show what they were."""
     refused = _unreadable()
-    # most records have none, and are not looked at any further
+    # Most records have none of these headers, and are not examined further.
     return sf.when(sf.arrays_overlap("keys", sf.array(*map(sf.lit, CLIENTS))), refused)
 
 
 @cache
 def of_hop() -> Column:
-    """The same of a record that looks like a worker's hop."""
+    """Returns the same for a record that looks like a worker's hop."""
     damaged = _no_number(own.DUE_AT) | _no_number(own.HOPS)
     return (
         sf.when(_twice(HOPS), number(DeadLetterReason.HEADER_TWICE))
@@ -105,15 +105,15 @@ def of_hop() -> Column:
 
 @cache
 def garbled() -> Column:
-    """A header's key may be no UTF-8, for which a worker refuses the record too. Java replaces what it can't read, and there are
-    keys that have that character anyway. Or there may be more headers than a worker reads."""
+    """Whether it is not known which headers a worker sees. A worker refuses a record whose header key is not UTF-8. Java replaces invalid
+    bytes with a character that a valid key may have too. Or the record may have more headers than a worker reads."""
     too_many = sf.size("keys") > MAX_FOREIGN_HEADERS
-    return headers.true(sf.array_join("keys", "").contains("\ufffd") | too_many)
+    return headers.or_false(sf.array_join("keys", "").contains("\ufffd") | too_many)
 
 
 @cache
 def size() -> Column:
-    """Bytes of key, value and headers."""
+    """Returns the size of key, value and headers, in bytes."""
     joined = [sf.array_join("keys", ""), sf.array_join(sf.col("values").cast("array<string>"), "")]
     parts = [sf.coalesce(sf.octet_length(part), sf.lit(0)) for part in (sf.col("key"), sf.col("value"), *joined)]
     return reduce(Column.__add__, parts).cast("long")
@@ -121,27 +121,28 @@ def size() -> Column:
 
 @cache
 def least_attempt() -> Column:
-    """One more than the highest attempt that any `dt-released` tells of, as the engine reads it."""
+    """Returns one more than the highest attempt in any `dt-released`, as the engine reads it."""
     released = sf.filter("headers", lambda header: header["key"] == own.RELEASED)
 
     def attempt(header: Column) -> Column:
         text = header["value"].cast("string")
-        told = sf.when(text.rlike(_RELEASED), sf.substring_index(text, ":", 1).try_cast("long"))
-        return sf.when(told <= MAX_ATTEMPT, sf.least(told + 1, sf.lit(headers.MAX_SMALL)))
+        stated = sf.when(text.rlike(_RELEASED), sf.substring_index(text, ":", 1).try_cast("long"))
+        return sf.when(stated <= MAX_ATTEMPT, sf.least(stated + 1, sf.lit(headers.MAX_SMALL)))
 
     return sf.array_max(sf.transform(released, attempt)).cast("int")
 
 
 def _unreadable(damaged: Column | None = None) -> Column:
-    """Of what a client may say, in the order in which the engine looks at it; to be gone on with."""
+    """Returns why the headers that a client may set are refused, in the order in which the engine checks them. Callers may add cases with
+    `when`."""
     bytes_each = [
-        sf.when(headers.there(name), len(name) + sf.coalesce(sf.octet_length(headers.text(name)), sf.lit(0))).otherwise(
-            0
-        )
+        sf.when(
+            headers.is_present(name), len(name) + sf.coalesce(sf.octet_length(headers.text(name)), sf.lit(0))
+        ).otherwise(0)
         for name in CLIENTS
     ]
-    level_zero = headers.true(headers.number(own.DELAY_LEVEL) == 0)
-    beyond = headers.true(headers.number(own.ATTEMPT) > MAX_ATTEMPT)
+    level_zero = headers.or_false(headers.number(own.DELAY_LEVEL) == 0)
+    beyond = headers.or_false(headers.number(own.ATTEMPT) > MAX_ATTEMPT)
     illegible = [*map(_no_number, (own.ATTEMPT, *_NUMBERS)), *(_no_text(name, most) for name, most in _TEXTS.items())]
     unreadable = [level_zero, beyond, *illegible, _no_target(), *([] if damaged is None else [damaged])]
     return (
@@ -152,7 +153,8 @@ def _unreadable(damaged: Column | None = None) -> Column:
 
 
 def _twice(names: Sequence[str]) -> Column:
-    """Which of them it is takes a pass over the headers that Spark does not compile, so it is asked only if any is there twice."""
+    """Whether a header of these names is there twice. To find that out takes an iteration over the headers that Spark does not compile, so
+    it is done only if any header is there twice."""
     some = sf.size(sf.array_distinct("keys")) < sf.size("keys")
     these = sf.filter("keys", lambda key: key.isin(*names))
     return sf.when(some, sf.size(sf.array_distinct(these)) < sf.size(these)).otherwise(False)
@@ -160,18 +162,18 @@ def _twice(names: Sequence[str]) -> Column:
 
 @cache
 def _no_number(name: str) -> Column:
-    return headers.there(name) & headers.number(name).isNull()
+    return headers.is_present(name) & headers.number(name).isNull()
 
 
 @cache
 def _no_target() -> Column:
-    said = headers.text(own.TARGET)
-    partition = sf.when(said.contains(":"), sf.substring_index(said, ":", -1).try_cast("long"))
-    legible = said.rlike(_TARGET) & (sf.coalesce(partition, sf.lit(0)) <= own.MAX_PARTITION)
-    return headers.there(own.TARGET) & ~headers.true(legible)
+    target = headers.text(own.TARGET)
+    partition = sf.when(target.contains(":"), sf.substring_index(target, ":", -1).try_cast("long"))
+    legible = target.rlike(_TARGET) & (sf.coalesce(partition, sf.lit(0)) <= own.MAX_PARTITION)
+    return headers.is_present(own.TARGET) & ~headers.or_false(legible)
 
 
 @cache
 def _no_text(name: str, most: int) -> Column:
     legible = headers.text(name).rlike(rf"^[\x00-\x7F]{{1,{most}}}\z")
-    return headers.there(name) & ~headers.true(legible)
+    return headers.is_present(name) & ~headers.or_false(legible)

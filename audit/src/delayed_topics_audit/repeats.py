@@ -1,4 +1,4 @@
-"""Doubles: which of them promise 3 covers, since the events of the workers tell of a reason, and which nothing explains."""
+"""Doubled copies: which of them promise 3 covers, because the events of the workers explain them, and which nothing explains."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -14,30 +14,31 @@ from pyspark.sql import functions as sf
 
 from delayed_topics_audit import facts
 from delayed_topics_audit.facts import has
-from delayed_topics_audit.flaws import flawed
+from delayed_topics_audit.flaws import has_flaw
 from delayed_topics_audit.place import line_of
 
 MAX_REPEATED: Final = 5000
-"""Records of a partition, between two commits of it, however long Kafka takes to accept the second."""
+"""The maximum number of records of a partition between two commits, however long Kafka takes to accept the second commit."""
 UNCOMMITTED_MS: Final = 60_000
-"""Kafka seldom takes longer to acknowledge copies, or to accept what finishes them."""
+"""Kafka seldom takes longer to acknowledge copies, or to accept the commits that finish them."""
 REACH_MS: Final = 5000
-"""An event is told up to that long after what it tells of, by a worker that is busy; its time is the worker's estimate."""
+"""A busy worker reports an event up to this long after it happened. The time of an event is the worker's estimate."""
 UNTOLD_MS: Final = 360_000
-"""A worker tells of its takeovers twice a second. Of one that is killed before, Kafka gives the partitions to others within its session
-of up to 45 s, and they tell. If there are no others, they tell when Kubernetes has started the pod again: after up to five minutes."""
+"""A worker reports its takeovers twice a second. If it is killed before, Kafka assigns its partitions to other workers within its session
+of up to 45 s, and these report. Without other workers, the pod reports when Kubernetes has started it again, after up to five minutes."""
 UNREAD_MS: Final = 60_000
-"""Where the first copy is not read: a copy that was on its way when its worker ended arrives within that time."""
+"""If the first copy was not read: a copy that was in flight when its worker ended arrives within this time."""
 SILENT_MS: Final = TOLD_AGAIN_MS + 3_600_000
-"""Workers that tell nothing for longer can't write events, or there are none."""
+"""If the workers report nothing for longer, they can't write events, or there are no workers."""
 TAKEOVERS: Final = "nr: int, line: int, from_ms: long, to_ms: long"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Takeover:
-    """Partitions began again at what was not finished: they were assigned anew, or the worker's producers were replaced.
+    """Partitions began again at their first unfinished offset, because they were assigned to a worker or because its producers were
+    replaced.
 
-    `lines`: of front and delays, see place.line_of. Times are the worker's estimate of the broker's.
+    `lines` are the partitions of the front and delays topics, see place.line_of. Times are the worker's estimate of the broker's time.
     """
 
     lines: frozenset[int]
@@ -46,28 +47,29 @@ class Takeover:
 
 
 def takeovers(events: Iterable[Event], topic: str) -> list[Takeover]:
-    """Those of one delayed topic, oldest first. A worker tells of each of them several times, so one event that was lost hides none; what
-    was told already by it and at that time is no further one."""
+    """Returns the takeovers of one delayed topic, oldest first. A worker reports each takeover several times, so that the loss of one event
+    hides none. Further reports of the same worker at about the same time do not count as further takeovers."""
     names = TopicNames.of(topic)
     topic_numbers = {names.front: FRONT, names.delays: DELAYS}
-    telling = [(rank, event) for event in events if event.topic == topic and (rank := _rank(event)) is not None]
+    ranked = [(rank, event) for event in events if event.topic == topic and (rank := _rank(event)) is not None]
     found: list[Takeover] = []
-    told: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
-    for rank, event in sorted(telling, key=lambda ranked: ranked[0]):
+    reported: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+    for rank, event in sorted(ranked, key=lambda one: one[0]):
         takeover = _takeover(event, topic_numbers)
         at = takeover.from_ms // REACH_MS
         if rank > 0:
-            known = {line for near in (at - 1, at, at + 1) for line in told.get((event.member, near), ())}
+            known = {line for near in (at - 1, at, at + 1) for line in reported.get((event.member, near), ())}
             takeover = replace(takeover, lines=takeover.lines - known)
         if not takeover.lines:
             continue
-        told[event.member, at] |= takeover.lines
+        reported[event.member, at] |= takeover.lines
         found.append(takeover)
     return sorted(dict.fromkeys(found), key=lambda takeover: takeover.from_ms)
 
 
-def told(events: Iterable[Event], topic: str) -> list[tuple[int, int]]:
-    """From when until when the events tell what happened to the workers of one delayed topic, oldest first; in milliseconds."""
+def reported_spans(events: Iterable[Event], topic: str) -> list[tuple[int, int]]:
+    """Returns the spans of time, in milliseconds and oldest first, for which the events report what happened to the workers of one delayed
+    topic."""
     spans: list[tuple[int, int]] = []
     for at_ms in sorted(event.at_ms for event in events if event.topic == topic):
         begin_ms = spans.pop()[0] if spans and at_ms <= spans[-1][1] else at_ms
@@ -92,32 +94,31 @@ def repeats(
     exactly_once_from_ms: int | None = None,
     one_in: int = 1,
 ) -> DataFrame:
-    """Per takeover (`nr`; null: nothing explains the copies) and way: how many copies there are beyond the first (`extra`), and how many
-    of these are beyond promise 3 (`beyond`). Whether the others are is not known in four cases:
+    """Judges doubled copies. Returns for each takeover (`nr`; null: nothing explains the copies) and way the number of copies beyond the
+    first (`extra`), and how many of these are beyond promise 3 (`beyond`). In four cases it is not known whether the others are:
 
-    unexplained       they came when no events were told
-    untold            the known takeovers do not explain all of them, but one that nobody told of may
-    set_back          their first copies came out over too long a time, or they were settled before the takeover and perhaps copied
-                      after it
+    unexplained       they came at a time for which there are no events
+    untold            the known takeovers do not explain all of them, but one that no worker reported may
+    set_back          their first copies came out over too long a time, or an audit settled them before the takeover and they were perhaps
+                      copied after it
     perhaps_too_many  they are a sample of what may be more than MAX_REPEATED
 
-    All copies of what was first made from `exactly_once_from_ms` on are beyond the promise.
+    All further copies of a record whose first copy was made at or after `exactly_once_from_ms` are beyond the promise.
 
-    `table`: rows of TAKEOVERS. `known`: see `told`. `read_ms`: when the events were read; None: long after the copies. `one_in`: of so
-    many records `places` have one.
+    `table` has rows of TAKEOVERS. For `known`, see `reported_spans`. `read_ms` is when the events were read; None: long after the copies.
+    `places` have one record in `one_in`.
 
-    Within the promise are at most MAX_REPEATED records of one partition, of which a takeover of that partition lies between the first
-    copy and the last, and which were written anew by the worker that came after: not a copy that is the same to the last byte. How
-    long they were not committed Kafka decides, but what is repeated when somebody sets the group back looks the same. Of what was
-    hopped twice, before a crash and after it, the copies are the hops, wherever they went, and not the releases. If these hops can't be
-    told, the releases lie as far apart as the records came in, and the takeover, of any partition, lies between their coming in and
-    their last copy. Of several takeovers between two copies it was the first that ended the worker of the
-    first copy; if none lies between them, it is the one that is nearest. Where the first copy is not read, it is the last before the
-    other one.
+    At most MAX_REPEATED records of one partition are within the promise. A takeover of that partition must lie between the first copy and
+    the last, and the worker that took over must have written the further copies: a copy that is equal to the last byte is not covered. How
+    long records stay uncommitted depends on Kafka, but records look the same if somebody sets the offsets of the group back. If a record
+    hopped twice, before a crash and after it, the copies are the hops, wherever they went, and not the releases. If these hops are not
+    known, the releases lie as far apart as the records came in, and the takeover, of any partition, lies between the arrival of the
+    records and their last copy. If several takeovers lie between two copies, the first of them ended the worker of the first copy. If none
+    does, the nearest counts. If the first copy was not read, the last takeover before the other copy counts.
 
-    Where takeovers follow each other closely that is a guess: all that may have repeated some of these records may repeat MAX_REPEATED
-    each. Where none lies between the copies there may have been one of which nobody told, since its worker was killed at once, or of
-    which somebody is still to tell.
+    If takeovers follow each other closely, this is a guess: each takeover that may have repeated some of these records may repeat
+    MAX_REPEATED. If no takeover lies between the copies, there may have been one that is not reported yet, or never will be because its
+    worker was killed at once.
     """
     until_ms = sf.col("until_ms")
     at_known_times = reduce(Column.__or__, [until_ms.between(*span) for span in known], sf.lit(False))
@@ -128,7 +129,7 @@ def repeats(
         "nr",
         "told",
         (~sf.col("told") & ~at_known_times).alias("unknown"),
-        (sf.col("nr").isNull() & sf.col("again_ms").isNull() & recent).alias("to_be_told"),
+        (sf.col("nr").isNull() & sf.col("again_ms").isNull() & recent).alias("perhaps_reported_later"),
         exactly_once.alias("exactly_once"),
     )
     return _judged(
@@ -147,14 +148,14 @@ def repeats(
 
 
 def _doubled(places: DataFrame) -> DataFrame:
-    """The records that came out more than once: from when until when they did (`since_ms`, `until_ms`), and how. Of what was hopped
-    twice (`hopped`), when and from where it was."""
+    """Returns the records that came out more than once: from when until when they did (`since_ms`, `until_ms`), and how. If a record hopped
+    twice (`hopped`), the times and the way are those of the hops."""
     known_first = sf.when(sf.col("two_ways"), sf.least("appended_ms", "first_ms")).otherwise(sf.col("first_ms"))
-    # of what an audit before had settled the first copy is not always read. A copy that was on its way is no work of who took over:
-    # that one began at or above what was settled, unless somebody has set the group back.
+    # If an earlier audit had settled a record, its first copy is not always read. A copy that was in flight then was not written by the
+    # worker that took over, which began at or above the settled offsets, unless somebody has set the offsets of the group back.
     first_ms = sf.when(sf.col("again_ms").isNotNull(), sf.least(known_first, sf.col("again_ms") - UNREAD_MS))
     written_anew = sf.coalesce("wrote_apart", sf.lit(True)) | sf.coalesce("two_ways", sf.lit(False))
-    doubled = places.where(flawed("doubled"))
+    doubled = places.where(has_flaw("doubled"))
     steps = _hopped_twice(places, doubled.where(sf.col("two_ways") & sf.col("again_ms").isNull()).select("place"))
     return doubled.join(steps, "place", "left").select(
         "place",
@@ -162,7 +163,7 @@ def _doubled(places: DataFrame) -> DataFrame:
         (sf.coalesce("two_ways", sf.lit(False)) & sf.col("hopped").isNull()).alias("any_way"),
         "extra",
         ((sf.col("ends") > 1) & ~written_anew).alias("copied"),
-        # what a worker could not send for minutes has been appended since, beside what it sent just before
+        # the time of writing, because records that a worker could not send for minutes are appended beside those that it sent just before
         sf.when(sf.col("two_ways"), sf.coalesce("hopped.first_ms", "appended_ms"))
         .otherwise(sf.coalesce("wrote_ms", "first_ms", "again_ms"))
         .alias("first_copied_ms"),
@@ -175,8 +176,7 @@ def _doubled(places: DataFrame) -> DataFrame:
 
 
 def _hopped_twice(places: DataFrame, roots: DataFrame) -> DataFrame:
-    """Per root: what was made of it twice first (`hopped`): the place that hopped twice, and when it did for the first time and for the
-    last."""
+    """Returns for each root the first record that hopped twice (`hopped`): its place, and the times of its first and last hop."""
     hops = places.where(has(facts.HOP)).select(sf.col("root").alias("place"), "origin", "appended_ms")
     steps = (
         hops.join(roots, "place", "left_semi")
@@ -188,8 +188,9 @@ def _hopped_twice(places: DataFrame, roots: DataFrame) -> DataFrame:
 
 
 def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
-    """Per record: the takeover that explains it best (`nr`), whether that lies `aside` of its copies, or is not known, and all that lie
-    between them (`possible`; `told`: there is one). `perhaps_set_back`: it was settled, and perhaps not written before that takeover."""
+    """Returns for each record the takeover that explains it best (`nr`), and all takeovers between its copies (`possible`; `told`: there is
+    one). `aside` says that `nr` is not between the copies, or not known. `perhaps_set_back` says that the record was settled, and that its
+    copy was perhaps not written before that takeover."""
     near = (sf.col("from_ms") <= sf.col("until_ms") + UNTOLD_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
     near &= sf.coalesce("again_wrote_ms", sf.lit(0)) <= sf.col("to_ms") + REACH_MS
     there = (sf.col("line") == sf.col("way")) | sf.col("any_way")
@@ -197,7 +198,7 @@ def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
     between = after_ms <= REACH_MS
     apart_ms = sf.greatest(after_ms, before_ms, sf.lit(0))
     in_turn = sf.when(sf.col("again_ms").isNotNull(), -sf.col("nr")).otherwise(sf.col("nr"))
-    # neither a hop nor a dead letter says when it was written
+    # Neither a hop nor a dead letter states when it was written.
     perhaps_set_back = sf.coalesce("again_wrote_ms", "again_ms") > sf.col("from_ms")
     kept = ("way", "extra", "copied", "first_copied_ms", "made_ms", "until_ms", "again_ms")
     return (
@@ -225,7 +226,7 @@ def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
 def _judged(episodes: DataFrame, one_in: int) -> DataFrame:
     told, unknown, extra = sf.col("told"), sf.col("unknown"), sf.col("extra")
     too_long = ~told & (sf.col("lasted_ms") > REACH_MS)
-    unexplained = sf.col("nr").isNull() & ~sf.col("to_be_told")
+    unexplained = sf.col("nr").isNull() & ~sf.col("perhaps_reported_later")
     most = MAX_REPEATED * (sf.col("takeovers") + sf.col("perhaps_another"))
     beyond = (
         sf.when(sf.col("exactly_once"), extra)
@@ -250,15 +251,16 @@ def _judged(episodes: DataFrame, one_in: int) -> DataFrame:
 
 
 def _in_all(one_in: int) -> Column:
-    """How many there may be if `records` of them are in a sample. Chance leaves so few of more in it once in 700 times: three standard
-    deviations of a Poisson distribution."""
+    """Returns how many records there may be in all if `records` of them are in the sample. If there were more, chance would leave so few in
+    the sample only once in 700 times (three standard deviations of a Poisson distribution)."""
     seen = sf.col("records")
     return seen if one_in == 1 else one_in * (seen + 4.5 + 3 * sf.sqrt(seen + 2.25))
 
 
 def _rank(event: Event) -> int | None:
-    """How well it tells of a takeover: what a rebalance takes away is assigned to somebody, who begins where it was committed. 0: it tells
-    when that began, and when all was served; above: it counts if no better one tells of it. None: it tells of none."""
+    """Returns how well an event reports a takeover. When a rebalance moves a partition, the new worker begins at the committed offset.
+    0: the event states when that began, and when all partitions were served. Above 0: the event counts if no better one reports the
+    takeover. None: the event reports no takeover."""
     match event.kind, event.detail.get("change"):
         case ("rebalance", "assigned") | ("producers-replaced", _):
             return 0
@@ -274,7 +276,7 @@ def _takeover(event: Event, topic_numbers: dict[str, int]) -> Takeover:
     return Takeover(
         lines=_lines(event.detail.get("places"), topic_numbers),
         from_ms=event.began_ms,
-        # it caught up long after it had begun, and what comes twice meanwhile is not of the takeover
+        # The worker caught up long after the takeover, which does not explain copies that came twice in between.
         to_ms=event.began_ms if event.detail.get("change") == "caught-up" else event.at_ms,
     )
 

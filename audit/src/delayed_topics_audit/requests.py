@@ -1,6 +1,7 @@
-"""Who had asked for what was cancelled or rescheduled: the control topic, as long as nothing was removed from it, tells of every id when
-it was first named there. Where it can't be read as a whole, dead letters of that reason are not held against it, and whether somebody had
-asked for a due time is known only if what is left says so.
+"""Finds out whether cancelled and rescheduled records were requested to be so.
+
+As long as nothing was removed from the control topic, it shows when each id was first named there. If the topic can't be read completely,
+the audit does not check cancelled records against it, and a due time counts as requested only if the rest of the topic shows the request.
 """
 
 from collections.abc import Sequence
@@ -26,29 +27,32 @@ from delayed_topics_audit.sources import WHAT_TO_DO, Read
 T = TypeVar("T")
 
 _DONE: Final = (ControlKind.CANCELLED, ControlKind.RESCHEDULED, ControlKind.TOO_DEEP)
-"""What a worker writes when it has done, or has not done, what was asked for."""
+"""The answers that a worker writes after it has cancelled or rescheduled a record, or could not reschedule it."""
 _TIMED: Final = r"^[a-z-]+ [0-9]{1,15}\z"
 
 
 class _Unknown(Exception):
-    """Not all requests can be seen; the message says why."""
+    """Some requests can't be read. The message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requests:
-    """What is known of them.
+    """The requests in the control topic, as far as they are known.
 
-    `by_id`: a row for each id that was named, see `of_rows`; None: none was, as far as can be seen.
-    `unknown`: why not all requests can be seen. `offsets`: how many were read for it.
+    `by_id` has a row for each id that was named (see `of_rows`). None: no id was, as far as can be seen.
+    `unknown` says why some requests can't be read. `offsets` is the number of offsets that were read.
     """
 
     by_id: DataFrame | None = None
     unknown: str | None = None
     offsets: int = 0
 
-    def held_against(self, parsed: Sequence[DataFrame], *, skew_ms: int) -> list[DataFrame]:
-        """`parsed`: as `facts.parser` makes them, by topic number. What was cancelled without a request gets the reason UNASKED.
-        Releases get the column `asked`: the due time that they tell was asked for; null: it is not known whether it was."""
+    def annotate(self, parsed: Sequence[DataFrame], *, skew_ms: int) -> list[DataFrame]:
+        """Adds to each row whether it was requested. `parsed` has the rows that `facts.parser` returns, by topic number.
+
+        Records that were cancelled without a request get the reason UNASKED. Releases get the column `asked`, which says whether their due
+        time was requested. Null: this is not known.
+        """
         return [
             rows
             if topic_number in (FRONT, DELAYS)
@@ -65,7 +69,7 @@ class Requests:
         if self.by_id is not None:
             letters = letters.join(sf.broadcast(self.by_id), "id", "left")
             before = ~sf.col("log_append") | (sf.col("first_ms") <= sf.col("at_ms") + skew_ms)
-            unasked &= ~headers.true(before)
+            unasked &= ~headers.or_false(before)
         return letters.withColumn("reason", sf.when(unasked, refusals.UNASKED).otherwise(sf.col("reason")))
 
     def _released(self, releases: DataFrame, skew_ms: int) -> DataFrame:
@@ -77,7 +81,7 @@ class Requests:
 
         def names_it(time: Column) -> Column:
             came_first = ~stamped | (time["from_ms"] <= at_ms + skew_ms)
-            # of a request that compaction has removed its answer is left
+            # if compaction has removed a request, its answer is left
             return (time["due_ms"] == due_ms) & (came_first if self.unknown is None else sf.lit(True))
 
         return joined.withColumn("asked", sf.when(sf.exists("times", names_it), True).otherwise(otherwise)).drop(
@@ -86,14 +90,14 @@ class Requests:
 
 
 def requests(admin: KafkaAdmin, read: Read, window: AuditWindow) -> Requests:
-    """Of a delayed topic up to now, so that what was cancelled within the window was asked for before. That its control topic can't be
-    read is no failure."""
+    """Reads the requests for a delayed topic up to now, which include those for all records cancelled within the window. The audit does not
+    fail if the control topic can't be read."""
     name = TopicNames.of(window.topic).control
     if window.control_id == "":
         return Requests()
     try:
         begin, end = _offsets(admin, name, window.control_id)
-        by_id = session.kept(of_rows(read(name, [begin], [end])))
+        by_id = session.checkpointed(of_rows(read(name, [begin], [end])))
         records = by_id.agg(sf.sum("records")).collect()[0][0] or 0
     except _Unknown as e:
         return Requests(unknown=str(e))
@@ -104,9 +108,14 @@ def requests(admin: KafkaAdmin, read: Read, window: AuditWindow) -> Requests:
 
 
 def of_rows(rows: DataFrame) -> DataFrame:
-    """`rows`: of the control topic. A row for each key: `id`, its hash; `first_ms`, from when on it may have been cancelled, which is
-    not shown by what a worker writes after it has done so; `times`, the due times that were asked for, and from when on each is shown by
-    the same rule; `records` with that key."""
+    """Returns one row for each key of the control topic. `rows` are the rows of that topic.
+
+    id        a hash of the key
+    first_ms  since when records of this id may have been cancelled: 0 if a request is there. The answer of a worker, which is written
+              after the fact, only shows its own append time
+    times     the due times that were requested, each with the time since when it may have applied, by the same rule
+    records   the number of records with this key
+    """
     value = sf.col("value").cast("string")
     kind = sf.substring_index(value, " ", 1)
     by_worker = kind.isin(*_DONE) & (sf.col("timestampType") == 1)
@@ -120,7 +129,7 @@ def of_rows(rows: DataFrame) -> DataFrame:
 
 
 def _offsets(admin: KafkaAdmin, name: str, topic_id: str | None) -> tuple[int, int]:
-    """From where up to where the partition that workers read has what is committed. Raises _Unknown."""
+    """Returns the first and the end offset of committed records, in the partition that workers read. Raises _Unknown."""
     info = _known(admin.describe_topics([name])[name])
     if info is None or info.id != topic_id:
         raise _Unknown(f"topic {name} was deleted or created again, or its id was not noted")

@@ -1,4 +1,4 @@
-"""The Spark session of an audit: small, quiet, with the jars that it needs; and small tables in it."""
+"""Starts and stops the Spark session of an audit, explains its errors, and makes small tables in it."""
 
 import json
 import re
@@ -16,21 +16,22 @@ from delayed_topics_audit.errors import AuditFailed
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 _JAVA = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} -XX:-DontCompileHugeMethods"
-"""Spark makes one method of a stage. Java leaves those of more than 8,000 bytes uncompiled otherwise, 30 times as slow."""
+"""Spark generates one method for each stage. By default, Java does not compile methods of more than 8,000 bytes, and they run 30 times
+slower."""
 
 
 _OUT_OF_MEMORY = (52, -9)
-"""Exit codes of the Java machine: Spark's own word for it, and the kernel's."""
+"""Exit codes of a Java machine that ran out of memory: Spark's own, and that of a process which the kernel killed."""
 _MORE_HEAP = "Raise spec.spark.memory"
 _END_SECONDS = 20.0
 
 _TASK_TRIES: Final = "spark.task.maxFailures"
 _DEFAULT_TASK_TRIES: Final = "4"
-"""Spark's own, where it has executors."""
+"""Spark's default with executors."""
 
 
 def _exit_code() -> int:
-    """Of the Java machine, which has stopped answering. Raises subprocess.TimeoutExpired if it goes on regardless."""
+    """Returns the exit code of the Java machine, which no longer answers. Raises subprocess.TimeoutExpired if it still runs."""
     gateway = SparkContext._gateway
     assert gateway is not None, "there was no session"
     return int(gateway.proc.wait(_END_SECONDS))
@@ -39,9 +40,9 @@ def _exit_code() -> int:
 def start(
     *, master: str, jars: Path, memory: str = "1g", settings: Mapping[str, str] | None = None, java_options: str = ""
 ) -> SparkSession:
-    """`master`: as local[2] or k8s://…; in both, a task that fails is tried again as often as spark.task.maxFailures says.
-    `memory`: heap of each Java machine, as 1g. `java_options`: further ones of each. `jars`: the folder that `make spark-jars` prints.
-    Raises AuditFailed.
+    """Starts a session. `master` is local[2], k8s://… or the like; with each of them, Spark retries a failed task as often as
+    spark.task.maxFailures says. `memory` is the heap of each Java machine, such as 1g, and `java_options` are further options of each.
+    `jars` is the folder that `make spark-jars` prints. Raises AuditFailed.
     """
     if not any(jars.glob("spark-sql-kafka-*.jar")):
         raise AuditFailed(
@@ -55,11 +56,11 @@ def start(
         "spark.driver.extraJavaOptions": java,
         "spark.executor.extraJavaOptions": java,
         "spark.sql.session.timeZone": "UTC",
-        # for each expression it would ask Java where in Python it was made: 2 of 3 s of an audit's planning
+        # Otherwise Spark tells Java for each expression where it was made in Python, which takes 2 of the 3 s of planning an audit.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # the account is looked at a dozen times and thrown away: packing it takes a fifth of an audit
+        # The account is queried a dozen times and then dropped. To compress it would take a fifth of the time of an audit.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
-        # it reads 4,096 rows at once: of a table that a link of a chain carries each is an array of as many, gigabytes of them
+        # This reader reads 4,096 rows at once. In the table of a chain, each row is an array of as many rows, which makes gigabytes.
         "spark.sql.parquet.enableNestedColumnVectorizedReader": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -73,44 +74,47 @@ def start(
 
 
 def _with_tries(master: str, tries: str) -> str:
-    """In one pod Spark heeds no setting, only what its master says, and with none it gives up at the first failed task."""
+    """Adds the number of tries to a local master. There Spark ignores the setting, and by default gives up at the first failed task."""
     return re.sub(r"^local\[([0-9]+|\*)\]$", rf"local[\1,{tries}]", master)
 
 
 def reason(error: Exception, remedies: Mapping[str, str]) -> str:
-    """The cause of a failed call of Spark or Java, in one line. `remedies`: a sentence that says what to do, by a word of the error."""
+    """Returns the cause of a failed call of Spark or Java, in one line. `remedies` has a sentence that says what to do, by a word of the
+    error."""
     if isinstance(error, Py4JNetworkError | ConnectionError):
         code = _exit_code()
         what = _MORE_HEAP if code in _OUT_OF_MEMORY else "See the logs of the Job"
         return f"Spark's Java machine ended with exit code {code}. {what}"
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
     causes = [line for line in lines if line.startswith("Caused by:")]
-    said = [line for line in lines if line and not line.startswith("An error occurred while calling")]
-    line = causes[-1] if causes else said[0]
+    messages = [line for line in lines if line and not line.startswith("An error occurred while calling")]
+    line = causes[-1] if causes else messages[0]
     known = {"OutOfMemoryError": _MORE_HEAP, **remedies}
     return line + next((f". {what}" for name, what in known.items() if name in str(error)), "")
 
 
 def stop() -> None:
-    """Whatever session there is. Spark removes its executors' pods then, not when Java just ends with Python."""
+    """Stops the session, if there is one. Spark then removes the pods of its executors, which it does not do if Java just ends with
+    Python."""
     active = SparkSession.getActiveSession()
     if active is not None:
         active.stop()
 
 
-def kept(rows: DataFrame) -> DataFrame:
-    """Read once: what is counted is what was hashed. And planned once: each look at a persisted table would plan again how it was made,
-    which takes longer than a small audit.
+def checkpointed(rows: DataFrame) -> DataFrame:
+    """Reads and plans `rows` once, and keeps the result. So the rows that are counted are the rows that were hashed. Each query of a
+    persisted table would plan again how it was made, which takes longer than a small audit.
 
-    Spark can't make what is lost of it again, so each of two executors has it: one may go away. In one pod there is nothing to lose."""
+    Spark can't compute lost parts of the result again, so two executors store each part: one of them may go away. In one pod, one copy is
+    enough."""
     in_one_pod = re.match(r"local(\[|$)", str(rows.sparkSession.sparkContext.master))
     return rows.localCheckpoint(storageLevel=StorageLevel.DISK_ONLY if in_one_pod else StorageLevel.DISK_ONLY_2)
 
 
 def table(spark: SparkSession, rows: Sequence[Mapping[str, object]], schema: str) -> DataFrame:
-    """A small table of JSON values (binary ones in base64), schema as "partition: int, offset: long".
+    """Returns a small table of JSON values (binary ones in base64). A schema is a text such as "partition: int, offset: long".
 
-    `spark.createDataFrame` would start Python workers to read it, which takes longer than a small audit.
+    `spark.createDataFrame` would start Python workers to read the rows, which takes longer than a small audit.
     """
     parsed = sf.from_json(sf.lit(json.dumps(rows)), f"array<struct<{schema}>>")
     return spark.range(1).select(sf.inline(parsed))

@@ -1,4 +1,4 @@
-"""Kafka as a source of Spark: the frozen offsets of one topic, read_committed, with headers."""
+"""Kafka as a source for Spark: reads the frozen offsets of one topic, with isolation level read_committed and with headers."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -16,42 +16,45 @@ _LOGIN_MODULES: Mapping[str, str] = {
     "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
 }
 _TOKENS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
-"""Fetches tokens by the client's own credentials, and renews them."""
+"""The handler that gets tokens with the client's own credentials, and renews them."""
 
 Read = Callable[[str, Sequence[int], Sequence[int]], DataFrame]
-"""The rows of a topic, from where up to where, by partition."""
+"""Returns the rows of a topic between two offsets of each partition: the first inclusive, the second exclusive."""
 WHAT_TO_DO: Final = {
     "AuthorizationException": "Grant Read to the user of this connection, see docs/kafka-acls.md",
 }
-"""If a topic can't be read, by what Java calls it."""
+"""Advice for a topic that can't be read, by the name of Java's exception."""
 
 CLIENT_ID: Final = "delayed-topics-audit"
-"""Of all that an audit reads, on all its pods: brokers' quotas go by it."""
+"""The client id of everything that reads for an audit, on all its pods. Brokers apply quotas by client id."""
 RACK: Final = "KAFKA_CLIENT_RACK"
-"""Environment variable of the Job's container and of executors, each of which is in a zone of its own."""
+"""The environment variable with the zone of a pod. The Job's container and each executor have their own."""
 _RACK_OF_THIS_POD: Final = {
     "client.rack": f"${{env:{RACK}}}",
     "config.providers": "env",
     "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
-    # or a password with ${env:HOME} in it would be another one
+    # without this pattern, the provider would replace ${env:HOME} in a password
     "config.providers.env.param.allowlist.pattern": RACK,
 }
-"""Kafka's client looks it up where it reads, Spark's options are the same everywhere. Where it isn't set, no replica is nearer."""
+"""Spark's options are the same on all pods, so Kafka's client looks the rack up in the pod where it reads. Without the variable, no
+replica counts as nearer."""
 OFFSETS_IN_A_TASK: Final = 2_000_000
-"""Half a minute of a core: what is read again when a task fails."""
+"""About half a minute of one core. If a task fails, so much is read again."""
 MOST_TASKS: Final = 10_000
-"""Of one topic. The driver keeps a few kilobytes of each until the audit ends."""
+"""The maximum number of tasks for one topic. The driver keeps a few kilobytes for each of them until the audit ends."""
 
 
 def offsets_in_a_task(starts: Sequence[int], ends: Sequence[int]) -> int:
-    """At most, of a topic with these offsets by partition. With more than 2 * 10^10 of them tasks grow, not their number."""
+    """Returns the maximum number of offsets in a task, for a topic with these offsets by partition. A topic with more than 2 * 10^10
+    offsets gets larger tasks, not more of them."""
     return max(OFFSETS_IN_A_TASK, -(-(sum(ends) - sum(starts)) // MOST_TASKS))
 
 
 def read(
     spark: SparkSession, connection: Connection, topic: str, starts: Sequence[int], ends: Sequence[int]
 ) -> DataFrame:
-    """The rows of `topic` from `starts` up to, not including, `ends`, by partition. Records that went meanwhile fail the read."""
+    """Returns the rows of `topic` from `starts` (inclusive) to `ends` (exclusive), by partition. The read fails if records were removed
+    meanwhile."""
     options = {
         **{f"kafka.{name}": value for name, value in reader(connection).items()},
         "kafka.isolation.level": "read_committed",
@@ -61,7 +64,7 @@ def read(
         "endingOffsets": _by_partition(topic, ends),
         "includeHeaders": "true",
         "failOnDataLoss": "true",
-        # a topic of one partition still uses all cores
+        # so that a topic of one partition uses all cores too
         "minPartitions": str(spark.sparkContext.defaultParallelism),
         "maxRecordsPerPartition": str(offsets_in_a_task(starts, ends)),
     }
@@ -69,13 +72,13 @@ def read(
 
 
 def reader(connection: Connection) -> dict[str, str]:
-    """Properties of the Java consumers that read for an audit. Raises AuditFailed for what Java can't use."""
+    """Returns the properties of the Java consumers that read for an audit. Raises AuditFailed if Java can't use the connection."""
     own = {"client.id": CLIENT_ID, "allow.auto.create.topics": "false"}
     return {**java_client(connection), **own, **_RACK_OF_THIS_POD}
 
 
 def java_client(connection: Connection) -> dict[str, str]:
-    """The connection as properties of Kafka's Java client. Raises AuditFailed for what Java can't use."""
+    """Returns the connection as properties of Kafka's Java client. Raises AuditFailed if Java can't use the connection."""
     properties = {
         "bootstrap.servers": connection.bootstrap_servers,
         "security.protocol": connection.security_protocol,
@@ -102,7 +105,7 @@ def java_client(connection: Connection) -> dict[str, str]:
 
 
 def java_options(connection: Connection) -> str:
-    """What a Java machine has to be started with, so that its Kafka clients may ask the connection's token endpoint."""
+    """Returns the options that a Java machine needs so that its Kafka clients may call the connection's token endpoint."""
     url = connection.token_endpoint_url
     return f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}" if url is not None else ""
 
@@ -122,17 +125,17 @@ def _jaas(connection: Connection) -> str:
 def _oauth_options(connection: Connection) -> dict[str, str | None]:
     if connection.token_endpoint_url is None:
         raise AuditFailed("the connection's SASL mechanism OAUTHBEARER must come with a token endpoint")
-    said = {
+    options = {
         "clientId": connection.oauth_client_id,
         "clientSecret": connection.oauth_client_secret,
         "scope": connection.oauth_scope,
-        # of the token endpoint: its client takes them from here, and from nowhere else
+        # for the token endpoint, whose client reads these settings only from here
         "ssl.truststore.type": "PEM" if connection.token_endpoint_ca_pem else None,
         "ssl.truststore.certificates": connection.token_endpoint_ca_pem,
     }
     extensions = [pair.split("=", 1) for pair in (connection.oauth_extensions or "").split(",") if pair]
-    said |= {f"extension_{name}": value for name, value in extensions}
-    return {name: value for name, value in said.items() if value is not None}
+    options |= {f"extension_{name}": value for name, value in extensions}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _quoted(text: str | None) -> str:

@@ -1,4 +1,7 @@
-"""What the audit can't see in a window: topics made again, records removed, a topic that compacts. Asked before and after reading."""
+"""Finds what the audit can't see in a window: topics that were created again, records that were removed, and topics that are compacted.
+
+The audit checks this before and after reading.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +16,13 @@ from delayed_topics_audit.account import BlindSpot
 from delayed_topics_audit.errors import AuditFailed
 
 Configs = Mapping[str, Mapping[str, str] | KafkaCallError]
-"""The settings of each topic."""
+"""The configuration of each topic, or the error of reading it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowVisibility:
-    """`starts`: by topic and partition the first offset of the window that is still there. `readable`: reading makes sense.
-    `least_limit_bytes`: no topic refuses a batch that is not larger."""
+    """`starts` has the first offset of the window that still exists, by topic and partition. `readable` says whether reading makes sense.
+    No topic refuses a batch of up to `least_limit_bytes`."""
 
     spots: Sequence[BlindSpot]
     starts: Mapping[str, tuple[int, ...]]
@@ -60,7 +63,8 @@ def _changed(admin: KafkaAdmin, window: AuditWindow, names: Sequence[str]) -> li
 
 
 def _least_limit_bytes(configs: Configs) -> int:
-    """Kafka's own default, unless a topic has less: what was refused before somebody raised it to more is nobody's fault."""
+    """Returns Kafka's default, or a lower limit of one of the topics. Higher limits do not count, because Kafka may have refused records
+    before somebody raised the limit."""
     limits = [
         int(settings[limit])
         for settings in configs.values()

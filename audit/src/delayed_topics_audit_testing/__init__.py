@@ -1,4 +1,4 @@
-"""Windows for tests of the audit, made on Spark or in Kafka, whole or with mutations, Spark alone, and its benchmarks. Not in the wheel.
+"""Windows for tests of the audit, made in Spark or in Kafka, with or without mutations; a bare Spark; and benchmarks. Not in the wheel.
 
-A single assertion belongs to the test that makes it, and nothing of this package runs in an audit's Job.
+Helpers that only one test needs belong to that test, and an audit's Job uses nothing of this package.
 """

@@ -1,4 +1,4 @@
-"""How fast an audit is, all of its checks on and Kafka read, beside a plain Python consumer, on one broker and one machine.
+"""Measures an audit with all of its checks, reading from Kafka, beside a plain Python consumer, with one broker on one machine.
 
 python -m delayed_topics_audit_testing.bench --jars "$(make -s spark-jars)" --results bench/results/audit.json
 """
@@ -29,7 +29,7 @@ from delayed_topics_audit_testing.topics import Written
 HOUR_MS = 3_600_000
 DELAYS_MS = (0, 1000)
 PLAIN_AT_MOST = 1_000_000
-"""Beyond this the plain consumer's dict takes the machine's memory."""
+"""With more records, the dict of the plain consumer takes too much of the machine's memory."""
 
 Figure = dict[str, Any]
 
@@ -37,7 +37,8 @@ Figure = dict[str, Any]
 def measure(
     spark: SparkSession, connection: Connection, *, records: int, say: Callable[[str], None], report: Path | None = None
 ) -> list[Figure]:
-    """Of one audit, of its ceiling and, where it can, of the plain consumer. `report`: where the audit's page goes."""
+    """Returns the figures of one audit, of reading alone and, up to PLAIN_AT_MOST records, of the plain consumer. Writes the audit's page
+    to `report`."""
     made = Made(spark=spark, records=records, delays_ms=DELAYS_MS)
     written = Written.of(made, connection, f"bench-{uuid.uuid4().hex[:8]}")
     written.write(front=made.front(), delays=made.delays(), ready=made.ready(), dead=made.dead_letters())
@@ -71,7 +72,7 @@ def _audit(
 
 
 def _reading(spark: SparkSession, connection: Connection, window: AuditWindow, records: int) -> Figure:
-    """The ceiling: Spark reads the same rows from Kafka, and does nothing with them."""
+    """Returns the upper bound: Spark reads the same rows from Kafka, and does nothing with them."""
     topics = (
         sources.read(spark, connection, topic, [0] * len(ends), ends) for topic, ends in window.end_offsets.items()
     )
@@ -103,7 +104,8 @@ def _figure(
     peak_bytes: int,
     shuffled: float = 0,
 ) -> Figure:
-    """`records`: produced ones; `rows`: with all copies of them. `peak_bytes`: of the process, up to the end of this."""
+    """Returns one figure. `records` is the number of produced records; `rows` in the figure also counts all copies. `peak_bytes` is the
+    highest memory of the process until the end of this measurement."""
     return {
         "what": what,
         "records": records,
@@ -121,7 +123,7 @@ def _rows(window: AuditWindow) -> int:
 
 
 def _shuffled_bytes(spark: SparkSession) -> int:
-    """As Spark's own metrics have it."""
+    """Returns the bytes that Spark has written in shuffles, by its own metrics."""
     context = spark.sparkContext
     no_quantiles = context._gateway.new_array(context._jvm.double, 0)  # type: ignore[union-attr]
     stages = context._jsc.sc().statusStore().stageList(None, False, False, no_quantiles, None)
@@ -129,7 +131,7 @@ def _shuffled_bytes(spark: SparkSession) -> int:
 
 
 def _peak_bytes(spark: SparkSession) -> int:
-    """Resident at most: the Java machine, which is driver and executor here."""
+    """Returns the peak resident memory of the Java machine, which is both driver and executor here."""
     pid = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))

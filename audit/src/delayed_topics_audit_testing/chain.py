@@ -1,4 +1,4 @@
-"""A day of a delayed topic, hour by hour, with everything that befalls one; and what Kafka and the registry say of it at a time."""
+"""A simulated day of a delayed topic with all kinds of incidents, and what Kafka and the registry answer at any time of that day."""
 
 import asyncio
 from bisect import bisect_right
@@ -38,7 +38,7 @@ CAP: Final = 3
 
 @dataclass
 class Topic:
-    """Rows in the order of their times; offsets are given by partition."""
+    """The rows of a topic, in the order of their times. Each partition counts its own offsets."""
 
     rows: list[Row] = field(default_factory=list)
 
@@ -48,10 +48,10 @@ class Topic:
 
 @dataclass
 class Day:
-    """What is appended and committed.
+    """Everything that is appended and committed in a day.
 
-    Times are milliseconds after rows.AT_MS. `grown_ms`: when a third front partition and a third ready partition came.
-    `edited_ms`: when the delay list became AFTER."""
+    Times are milliseconds after rows.AT_MS. `grown_ms` is when the front topic and the ready topic got a third partition. `edited_ms` is
+    when the delay list became AFTER."""
 
     hours: int
     grown_ms: int
@@ -60,7 +60,7 @@ class Day:
     commits: dict[TopicPartitionKey, list[tuple[int, int]]] = field(default_factory=dict)
 
     def append(self, topic: str, partition: int, at_ms: int, headers: Sequence[Header]) -> int:
-        """The offset. Within a partition times must not go back."""
+        """Appends a row, and returns its offset. Within a partition, times must not go back."""
         rows = self.topics[topic].rows
         offset = sum(row[0] == partition for row in rows)
         assert all(row[2] <= at_ms for row in rows if row[0] == partition), (topic, partition, at_ms)
@@ -76,7 +76,7 @@ class Day:
         return 1 if topic == NAMES.dead_letter else 3 if at_ms >= self.grown_ms else 2
 
     def freeze(self, at_ms: int, last: AuditedRecord | None) -> AuditWindow:
-        """The window that a link of the chain gets from the operator at that time."""
+        """Returns the window that a link of the chain gets from the operator at that time."""
         link = cast(KafkaLink, Kafka(day=self, at_ms=at_ms, last=last))
         now = datetime.fromtimestamp(AT_MS / 1000, UTC) + timedelta(milliseconds=at_ms)
         asked = Window(since_last=True)
@@ -85,7 +85,7 @@ class Day:
         return frozen
 
     def reader(self, spark: SparkSession) -> Callable[[str, Sequence[int], Sequence[int]], DataFrame]:
-        """As sources.Read."""
+        """Returns a reader of the day's topics, in the form of sources.Read."""
         every = {name: kafka(spark, topic.rows).localCheckpoint() for name, topic in self.topics.items()}
 
         def read(topic: str, starts: Sequence[int], ends: Sequence[int]) -> DataFrame:
@@ -99,7 +99,7 @@ class Day:
 
 @dataclass(frozen=True, kw_only=True)
 class Kafka:
-    """The reads of a KafkaLink, at a time of a Day. A value."""
+    """The reading methods of a KafkaLink, with the answers at one time of a Day."""
 
     day: Day
     at_ms: int
@@ -155,7 +155,7 @@ class Kafka:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The `nth` that came in. `mark`: what befalls it."""
+    """The `nth` record that came in. `mark` says what happens to it."""
 
     nth: int
     root: Place
@@ -170,17 +170,18 @@ MARKED: Final = {
 }  # fmt: skip
 AGAIN_MS: Final = {"comes again after hours": 5 * HOUR_MS, "is doubled": 2_000, "is copied": HOUR_MS // 2}
 LANES: Final = {0: 0, 600: 1, 10_800: 2, 900: 3}
-"""Partitions of the delays topic, by seconds."""
+"""The partition of the delays topic for each delay in seconds."""
 AWAY_MS: Final = (6 * HOUR_MS, 7 * HOUR_MS)
 STEP_MS: Final = HOUR_MS // 12
 
 
 class DayGenerator:
-    """Every five minutes a record comes in; every third waits for minutes, every third for three hours, and some are retries.
+    """Generates a Day. A record comes in every five minutes. One in three waits for minutes, one in three for three hours, and some are
+    retries.
 
-    From the fourth hour on there are three partitions, in the fifth the list is edited. The worker is away for the seventh, and then
-    hops twice what had come meanwhile. What befalls single records is in MARKED: one that comes again after hours was settled by an
-    audit long before, one that is copied, to the last byte, by the one just before."""
+    From the fourth hour on there are three partitions, and in the fifth hour the list is edited. The worker is away in the seventh hour,
+    and then hops each record twice that came in meanwhile. MARKED says what happens to single records. The one that comes again after hours
+    was settled by an audit long before; the one that is copied to the last byte was settled by the audit just before."""
 
     def __init__(self, hours: int) -> None:
         self.day = Day(hours=hours, grown_ms=3 * HOUR_MS + 1, edited_ms=4 * HOUR_MS + 1)

@@ -1,4 +1,4 @@
-"""A delayed topic that a test has declared, frozen and audited as the operator and its Job would do it."""
+"""Freezes and audits a delayed topic that a test has declared, as the operator and its Job would."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ LATE_MS: Final = 600_000
 
 
 def audited(orders: DeclaredTopic, jars: Path) -> Result:
-    """Of everything that has come in. `jars`: the folder that `make spark-jars` prints. Raises AuditFailed."""
+    """Audits everything that has come in. `jars` is the folder that `make spark-jars` prints. Raises AuditFailed."""
     register(orders)
     spark = session.start(master=f"local[{os.cpu_count()}]", jars=jars)
     try:
@@ -35,12 +35,12 @@ def audited(orders: DeclaredTopic, jars: Path) -> Result:
 
 
 def whole_window(orders: DeclaredTopic) -> AuditWindow:
-    """Of everything that has come in."""
+    """Returns a window of everything that has come in."""
     return asyncio.run(_window(orders, Window()))
 
 
 def chained(orders: DeclaredTopic, spark: SparkSession, folder: Path) -> tuple[AuditWindow, Result]:
-    """The next link of a chain of audits. It reads what the link before has written into the folder beside `folder`. Raises AuditFailed."""
+    """Runs the next link of a chain of audits. It reads the table that the previous link wrote beside `folder`. Raises AuditFailed."""
     window, output = asyncio.run(_window(orders, Window(since_last=True))), Output(folder=str(folder), parquet=False)
     result = audit(window, orders.harness.connection, lambda: spark, lambda _: None, output).result
     assert result.carried_sha256 is not None, result
@@ -59,13 +59,13 @@ async def _window(orders: DeclaredTopic, asked: Window) -> AuditWindow:
 
 
 def register(orders: DeclaredTopic) -> None:
-    """What the operator notes of a topic before it is served, and workers don't read."""
+    """Writes what the operator records about a topic before workers serve it, and what workers don't read."""
     orders.harness.write(Claim(topic=orders.names.front, owner=orders.record.owner))
     orders.change(highest_retry_cap=orders.record.retry_cap, least_ready_partitions=orders.record.ready_partitions)
 
 
 def link_to(orders: DeclaredTopic) -> KafkaLink:
-    """As the operator has one; to be opened and closed."""
+    """Returns a link as the operator has one. The caller must open and close it."""
     return KafkaLink(
         orders.harness.connection,
         timeout_seconds=60,
@@ -78,7 +78,7 @@ def link_to(orders: DeclaredTopic) -> KafkaLink:
 
 
 async def frozen(link: KafkaLink, orders: DeclaredTopic, *, asked: Window, now: datetime) -> AuditWindow:
-    """The window that an audit that is asked for now gets."""
+    """Returns the window of an audit that is requested at the time `now`."""
     window = await freeze(link, orders.names, orders.record.owner, asked=asked, max_lateness_ms=LATE_MS, now=now)
     assert isinstance(window, AuditWindow), window
     return window

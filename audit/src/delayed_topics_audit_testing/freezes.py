@@ -1,4 +1,5 @@
-"""Windows frozen under full traffic while workers are killed, and audited in one Spark session: no race makes a false loss.
+"""Freezes windows under full traffic while workers are killed, and audits them in one Spark session, to show that no race makes a record
+look lost.
 
 python -m delayed_topics_audit_testing.freezes --windows 500 --jars "$(make --silent spark-jars)"
 """
@@ -36,13 +37,13 @@ from delayed_topics_audit_testing.declared import frozen, link_to, register
 
 GUARANTEES: Final = ("AtLeastOnce", "ExactlyOnce")
 WINDOWS_A_ROUND: Final = 25
-"""A delayed topic is audited from its begin, so that each round has one of its own."""
+"""An audit begins where a delayed topic began, so each round has a delayed topic of its own."""
 APART_SECONDS: Final = 0.3
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """What came of all windows. `faults`: what was wrong with the first of them."""
+    """The results of all windows. `faults` has what was wrong, for the first 10 of them that were not Verified."""
 
     windows: int = 0
     verdicts: dict[str, int] = field(default_factory=dict)
@@ -80,7 +81,7 @@ def freeze_and_audit(
     rng: Random,
     say: Callable[[str], None],
 ) -> Tally:
-    """Round by round, in each guarantee by turns, until there were so many windows."""
+    """Runs rounds, with the guarantees in turn, until there are `windows` windows."""
     tally, began = Tally(), time.monotonic()
     with WorkerHarness(connection, directory) as harness:
         guarantees = cycle(GUARANTEES)
@@ -111,7 +112,7 @@ def _round(harness: WorkerHarness, count: int, per_second: int, rng: Random, gua
 async def _freeze(
     orders: DeclaredTopic, worker: WorkerProcess, start: Callable[[], WorkerProcess], count: int, rng: Random
 ) -> tuple[list[AuditWindow], WorkerProcess]:
-    """And the worker that replaced the one that was killed meanwhile, at a moment of chance."""
+    """Freezes `count` windows, while the worker is killed at a random time. Returns the windows, and the worker that replaced it."""
     link = link_to(orders)
     await link.open(brokers=1, registry_id=None)
     killing = asyncio.create_task(_replace(worker, start, after_seconds=rng.uniform(0.5, APART_SECONDS * count)))
@@ -132,7 +133,8 @@ async def _replace(worker: WorkerProcess, start: Callable[[], WorkerProcess], *,
 
 
 async def _window(link: KafkaLink, orders: DeclaredTopic, rng: Random, *, whole: bool) -> AuditWindow:
-    """Of everything, up to a while ago, or from a while ago. `whole`: of everything, so that there is something in it."""
+    """Freezes a window of everything, up to a while ago, or from a while ago. With `whole`, it is always of everything, so that it is not
+    empty."""
     now = datetime.now(UTC)
     ago = now - timedelta(seconds=rng.randint(1, 3))
     asked = Window() if whole else rng.choice([Window(), Window(), Window(to=ago), Window(from_=ago)])

@@ -1,5 +1,5 @@
-"""Things done to a link of a chain of audits, each to one record at a random place: what only shows beside what was settled before, beside
-lists that were edited, beside partitions that were added, and beside what the workers told. Some must not be reported.
+"""Mutations of a link of a chain of audits, each of one record at a random place. They only show in connection with records that were
+settled before, edited lists, added partitions, or events of the workers. Some of them must not be reported.
 """
 
 import random
@@ -47,7 +47,7 @@ FLAWS_OF: Final[Mapping[str, str | None]] = {
     "aborted": None,
     "root gone": None,
 }
-"""By mutation the flaw that the record has then; None: none. What is gone is counted, without its name."""
+"""The flaw that the record has after each mutation. None: it has none. A root that is gone is counted, without its name."""
 DOUBLES: Final = tuple(name for name, flaw in FLAWS_OF.items() if flaw == "doubled")
 REPEATED: Final = ("repeated for a reason", "repeated without a reason", "repeated by hand")
 OF_OTHER_LISTS: Final = ("former delay", "later delay", "delay before the edit")
@@ -55,11 +55,11 @@ MONTH_MS: Final = 30 * 86_400_000
 AGAIN_MS: Final = 600_000
 REPEATED_MS: Final = 30_000
 TAKEOVER_MS: Final = 20_000
-"""After the first copy."""
+"""The time from the first copy to the takeover."""
 FORMER_MS: Final = (0, 5_000, 40_000)
 BEFORE_MS: Final = (0, 7_000, 45_000)
 LATER_MS: Final = (0, 6_000, 30_000)
-"""Shorter than those of the window, so that a release by them is early."""
+"""These delays are shorter than those of the window, so a release by them is early."""
 FOREIGN: Final = (
     ("Dt-Attempt", b"3"), ("DT-ROOT", b"f:0:0:x"), ("dt-attempts", b"3"), ("dt-", b"x"), ("trace", b"again"), ("nothing", None),
 )  # fmt: skip
@@ -67,8 +67,8 @@ FOREIGN: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """The audit before had settled all front records of the rounds below `settled`, and all hops of those below `came_out`. The delay
-    list was edited in the middle of the window, and long before it and long after it."""
+    """A link of a chain. The previous audit had settled all front records of the rounds below `settled`, and all hops of those below
+    `came_out`. The delay list was edited in the middle of the window, and also long before and long after it."""
 
     made: Made
     settled: int
@@ -137,8 +137,8 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class MutatedLink:
-    """The topics, the roots of what was mutated by the names in FLAWS_OF, and what the workers told. `beyond`: by line (see
-    place.line_of), whether the double there is beyond the promise; each is of a line of its own."""
+    """The topics after the mutations, the roots of the mutated records by the names in FLAWS_OF, and the takeovers that the workers
+    reported. `beyond` says by line (see place.line_of) whether the double there is beyond the promise. Each double has its own line."""
 
     front: DataFrame
     delays: DataFrame
@@ -156,7 +156,7 @@ class MutatedLink:
 def mutate(
     link: Link, front: DataFrame, delays: DataFrame, ready: DataFrame, dead: DataFrame, chance: random.Random
 ) -> MutatedLink:
-    """The topics are those of `link.made`, persisted."""
+    """Applies all mutations. The topics are those of `link.made`, persisted."""
     made, lines = link.made, _lines(link.made, chance)
     said, attempt = chance.choice(_OWN_ATTEMPTS)
 
@@ -172,7 +172,7 @@ def mutate(
     ids, partitions = sf.col("id"), made.partitions
 
     def later(rows: DataFrame, after_ms: int, *names: str) -> DataFrame:
-        """Their releases once more, as a worker writes them then; those by hand as they were."""
+        """Returns the releases of these victims once more, as a worker would write them later. Those repeated by hand stay as they were."""
         wrote = {
             name: {"headers": replaced(own.RELEASED, f"{victims[name].attempt}:{victims[name].due_ms + after_ms}")}
             for name in names
@@ -222,7 +222,7 @@ def mutate(
         .unionByName(later(ready, REPEATED_MS, *REPEATED)),
         dead=dead.unionByName(_moved(dead.where(ids == buried.i), AGAIN_MS)),
         roots={name: record.root for name, record in (*victims.items(), ("dead-lettered again", buried))},
-        # between the copies, and of their partition alone
+        # between the copies, and only of their partition
         takeovers=[
             Takeover(lines=frozenset({lines[name]}), from_ms=from_ms, to_ms=from_ms)
             for name in ("repeated for a reason", "repeated by hand")
@@ -240,7 +240,7 @@ _OWN_ATTEMPTS: Final = [(said, attempt) for said, attempt in ATTEMPTS if _is_own
 
 
 def _lines(made: Made, chance: random.Random) -> dict[str, int]:
-    """One for each double, as many as there are."""
+    """Returns a line for each double. There are as many lines as doubles."""
     front = [(FRONT << PARTITION_BITS) + partition for partition in range(made.partitions)]
     lanes = [(DELAYS << PARTITION_BITS) + kind for kind in range(1, len(made.delays_ms))]
     chance.shuffle(front)
@@ -253,7 +253,7 @@ _OF_FRONT: Final = ("hopped again", "dead-lettered again")
 
 
 def _line(mutation: str, record: Record) -> int:
-    """That its copies were made from."""
+    """Returns the line from which the copies of the record were made."""
     if record.kind and mutation != "hopped again":
         return (DELAYS << PARTITION_BITS) + record.kind
     return (FRONT << PARTITION_BITS) + record.partition
@@ -266,7 +266,7 @@ def _settled_dead(link: Link) -> list[Record]:
 
 
 def _moved(rows: DataFrame, after_ms: int) -> DataFrame:
-    """To a later time, and a free offset above all that was there before it."""
+    """Moves rows to a later time, and to a free offset above all rows that were there before that time."""
     at_ms = sf.unix_millis("timestamp") + after_ms
     return rows.withColumns(
         {"timestamp": sf.timestamp_millis(at_ms), "offset": sf.col("offset") + (after_ms * READY_PER_MS + FREE_OFFSET)}

@@ -1,4 +1,4 @@
-"""A chain of audits of a topic under traffic, whose records wait for as long as the chain lasts: what its links read of Kafka.
+"""Measures what the links of a chain of audits read from Kafka, for a topic under traffic whose records wait as long as the chain lasts.
 
 python -m delayed_topics_audit_testing.links --links 24 --jars "$(make --silent spark-jars)"
 """
@@ -24,13 +24,13 @@ from pyspark.sql import SparkSession
 from delayed_topics_audit_testing.declared import chained, register
 
 AIM: Final = 2.6
-"""Rows for each record of the front topic, half of which hop: 2.5 are each row once."""
+"""The maximum number of rows read for each record of the front topic. Half of the records hop, so reading each row once makes 2.5."""
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """`records`: of the front topic. `offsets_read`: the sum of `status.account.offsetsRead`; `offsets_of_windows`: what the same links
-    read without a table."""
+    """The sums over all links. `records` is the number of records in the front topic. `offsets_read` is the sum of
+    `status.account.offsetsRead`, and `offsets_of_windows` is what the same links would read without a table."""
 
     commit: str
     links: int = 0

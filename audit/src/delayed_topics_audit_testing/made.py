@@ -1,7 +1,7 @@
-"""What a flawless worker would have left behind in the four topics, as rows that Spark would read from Kafka.
+"""The rows that a flawless worker would leave behind in the four topics, in the form in which Spark reads them from Kafka.
 
-Record i goes to front partition i mod P. Its place in its partition chooses the entry of the delay list, a third by level, the
-others by attempt; a few are above the retry cap. All places follow from i, so no table has to be joined to make another.
+Record i goes to front partition i mod P. Its offset chooses the entry of the delay list. A third of the records request it by level, the
+others by attempt, and a few are above the retry cap. All places follow from i, so no table has to be joined to make another.
 """
 
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ from pyspark.sql import functions as sf
 
 BEGAN_MS = 1_700_000_000_000
 PER_MS = 100
-"""Records that come in in a millisecond."""
+"""The number of records that come in each millisecond."""
 READY_PER_MS = 1024
-"""Offsets of the ready topic, most of them gaps."""
+"""The number of offsets of the ready topic for each millisecond, most of them gaps."""
 LATE_MS = 3
 CAP = 4
 DEAD_EVERY = 1000
-"""Of so many records of a partition and the first delay one is above the cap."""
+"""One in so many records of a partition and the first delay is above the retry cap."""
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """`pending`: how many places at the end of each partition are above the commit, and have no outcome."""
+    """A flawless window. `pending` is the number of places at the end of each partition that are above the commit and have no outcome."""
 
     spark: SparkSession
     records: int
@@ -52,14 +52,14 @@ class Made:
 
     @property
     def released_below(self) -> int:
-        """All records below this have come out."""
+        """All records with a number below this have come out."""
         return (self.bounds.front_committed[0] - self.pending - len(self.delays_ms)) * self.partitions
 
     @property
     def bounds(self) -> Bounds:
         committed = self.per_partition - self.pending
         kinds = len(self.delays_ms)
-        hopped = committed // kinds * self.partitions  # of whole rounds; the rest of the last one is pending too
+        hopped = committed // kinds * self.partitions  # only whole rounds; the rest of the last round is pending too
         return Bounds(
             front_from=[0] * self.partitions,
             front_committed=[committed // kinds * kinds] * self.partitions,
@@ -83,7 +83,7 @@ class Made:
 
     @cached_property
     def all(self) -> DataFrame:
-        """i, with everything that follows from it."""
+        """All records: i, with everything that follows from it."""
         i, kinds = sf.col("id"), len(self.delays_ms)
         offset = sf.floor(i / self.partitions)
         kind = (offset % kinds).cast("int")
@@ -115,7 +115,7 @@ class Made:
         )
 
     def delays(self) -> DataFrame:
-        """The worker hops a millisecond after it came."""
+        """The rows of the delays topic. The worker hops each record a millisecond after it came in."""
         hopped = self.all.where(_hops() & self._settled())
         headers = [
             _foreign(),
@@ -128,7 +128,7 @@ class Made:
         return self._rows(hopped, sf.col("kind"), sf.col("lane_offset"), sf.col("came_ms") + 1, headers)
 
     def ready(self) -> DataFrame:
-        """Offsets with gaps, as transactions leave them."""
+        """The rows of the ready topic. Their offsets have gaps, such as transactions leave."""
         committed = sf.get(sf.array(*map(sf.lit, self.bounds.delays_committed)), sf.col("kind"))
         released = self.all.where(~sf.col("dead") & self._settled() & (~_hops() | (sf.col("lane_offset") < committed)))
         at_ms = sf.col("due_ms") + self.late_ms
@@ -147,11 +147,11 @@ class Made:
         return self.as_dead_letters(dead)
 
     def as_dead_letters(
-        self, records: DataFrame, said: DeadLetterReason = DeadLetterReason.RETRY_CAP_EXCEEDED
+        self, records: DataFrame, reason: DeadLetterReason = DeadLetterReason.RETRY_CAP_EXCEEDED
     ) -> DataFrame:
-        """Front records, whatever their attempt."""
-        reason = sf.array(header(own.REASON, sf.lit(said.value)), header(own.ERROR, sf.lit("")))
-        headers = [_foreign(), _own_identity(), _root(), _origin(sf.lit("f"), "partition", "offset"), reason]
+        """Returns the dead letters of front records, whatever their attempt."""
+        why = sf.array(header(own.REASON, sf.lit(reason.value)), header(own.ERROR, sf.lit("")))
+        headers = [_foreign(), _own_identity(), _root(), _origin(sf.lit("f"), "partition", "offset"), why]
         return self._rows(
             records,
             sf.col("partition"),
@@ -196,7 +196,7 @@ def _foreign() -> Column:
 
 
 def _identity() -> Column:
-    """A chain for every record that says an attempt."""
+    """Returns the id of a retry. Every retry has a chain of its own."""
     return sf.concat(sf.lit("chain-"), sf.col("id").cast("string"))
 
 
@@ -210,8 +210,8 @@ def _root_text() -> Column:
 
 def _own_identity() -> Column:
     identity = sf.when(sf.col("attempt") > 0, _identity()).otherwise(_root_text())
-    said = sf.array(header(own.ID, identity), header(own.ATTEMPT, sf.col("attempt")))
-    return sf.concat(said, _when(sf.col("attempt") > 0, *_of_retry()))
+    id_and_attempt = sf.array(header(own.ID, identity), header(own.ATTEMPT, sf.col("attempt")))
+    return sf.concat(id_and_attempt, _when(sf.col("attempt") > 0, *_of_retry()))
 
 
 def _root() -> Column:

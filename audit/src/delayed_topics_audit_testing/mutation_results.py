@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 
 class Judged(NamedTuple):
-    """Of one seed: whether each thing that it asks for was just so, and a sentence."""
+    """The result of one seed: whether each expectation was met exactly, and a sentence."""
 
     right: Mapping[str, bool]
-    told: str
+    summary: str
 
 
 @dataclass(kw_only=True)
 class Results:
-    """By seed, what was right. `commit`: that all of them were run with; `records`: of each window. `file`: None: they aren't kept."""
+    """The results by seed. All of them were run with the same `commit` and with `records` records in each window. They are kept in `file`;
+    None: they aren't kept."""
 
     commit: str
     records: int
@@ -26,7 +27,8 @@ class Results:
 
     @classmethod
     def of(cls, file: Path | None, *, commit: str, records: int) -> "Results":
-        """With what the file has of that commit and size. Of a changed work tree nothing counts: the next change has the same name."""
+        """Reads the results that the file has for this commit and size. Results of a dirty work tree do not count, because its next change
+        has the same name."""
         results = cls(commit=commit, records=records, file=file)
         if file is None or not file.exists():
             return results
@@ -45,19 +47,19 @@ class Results:
             beside.replace(self.file)
 
     def right(self, seeds: Sequence[int]) -> dict[str, int]:
-        """How many of these seeds found each thing."""
+        """Returns the number of these seeds with which each expectation was met."""
         names = dict.fromkeys(name for seed in seeds for name in self.seeds[seed])
         return {name: sum(self.seeds[seed][name] for seed in seeds) for name in names}
 
     def _body(self) -> dict[str, object]:
-        """`seeds`: of each, what was not right."""
+        """Returns the content of the file. `seeds` has the expectations that each seed did not meet."""
         seeds = sorted(self.seeds)
         wrong = {seed: [name for name, right in self.seeds[seed].items() if not right] for seed in seeds}
         return {"commit": self.commit, "records": self.records, "right": self.right(seeds), "seeds": wrong}
 
 
 def over(seeds: Sequence[int], results: Results, judge: Callable[[int], Judged], say: Callable[[str], None]) -> None:
-    """Those that `results` do not have yet, one after the other."""
+    """Judges the seeds that `results` does not have yet, one after the other."""
     missing = [seed for seed in seeds if seed not in results.seeds]
     if len(missing) < len(seeds):
         say(f"{len(seeds) - len(missing)} of {len(seeds)} seeds are in {results.file} for commit {results.commit}")
@@ -68,4 +70,4 @@ def over(seeds: Sequence[int], results: Results, judge: Callable[[int], Judged],
         results.add(seed, judged.right)
         now = time.monotonic()
         left = (now - began) / nth * (len(missing) - nth) / 60
-        say(f"seed {seed} ({nth} of {len(missing)}): {now - before:.1f} s, {judged.told}, about {left:.0f} min left")
+        say(f"seed {seed} ({nth} of {len(missing)}): {now - before:.1f} s, {judged.summary}, about {left:.0f} min left")

@@ -1,4 +1,5 @@
-"""What is done to flawless windows, see `whole_mutations` and `link_mutations`, is found where it is, and nothing else is.
+"""The mutation test: the audit finds each mutation of a flawless window where it is, and nothing else. See `whole_mutations` and
+`link_mutations`.
 
 python -m delayed_topics_audit_testing.mutations --records 1000000 --seeds 0:100
 """
@@ -11,7 +12,7 @@ from pathlib import Path
 import click
 from delayed_topics_audit import checks, repeats, session
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit.flaws import FLAWS, flawed
+from delayed_topics_audit.flaws import FLAWS, has_flaw
 from delayed_topics_audit.place import name_of
 from delayed_topics_audit.places import places_of
 from delayed_topics_audit.promise import Promise
@@ -30,11 +31,11 @@ from delayed_topics_audit_testing.victims import Found
 from delayed_topics_audit_testing.whole_mutations import UNBALANCED
 
 Topics = Mapping[str, DataFrame]
-"""Under front, delays, ready and dead what Spark would read of them."""
+"""The rows that Spark would read, under the names front, delays, ready and dead."""
 
 
 def judge(spark: SparkSession, *, records: int, seed: int) -> Judged:
-    """Whether each flaw was found just where it is, and the clean windows called clean."""
+    """Returns whether each flaw was found exactly where it is, and whether the clean windows were found clean."""
     chance = random.Random(seed)
     made = Made(spark=spark, records=records, late_ms=chance.randrange(LATE_MS, 500), pending=chance.randrange(1, 1000))
     topics = {"front": made.front(), "delays": made.delays(), "ready": made.ready(), "dead": made.dead_letters()}
@@ -42,7 +43,7 @@ def judge(spark: SparkSession, *, records: int, seed: int) -> Judged:
     whole, link = _judge_whole(made, kept, seed), _judge_link(Link.of(made, chance), kept, chance)
     for rows in kept.values():
         rows.unpersist()
-    return Judged(right={**whole.right, **link.right}, told=f"{whole.told}; of the link {link.told}")
+    return Judged(right={**whole.right, **link.right}, summary=f"{whole.summary}; of the link {link.summary}")
 
 
 def _judge_whole(made: Made, kept: Topics, seed: int) -> Judged:
@@ -59,7 +60,7 @@ def _judge_whole(made: Made, kept: Topics, seed: int) -> Judged:
     in_turn = [flaw for flaw in (*FLAWS, "out_of_order", UNBALANCED) if flaw != "perhaps_unasked"]
     right = {flaw: said.get(flaw) == expected[flaw] for flaw in in_turn}  # each has a mutation
     right |= {"perhaps_unasked": unread.get("perhaps_unasked") == mutated.moved, "clean": not clean}
-    return Judged(right=right, told=_told(clean, said, expected))
+    return Judged(right=right, summary=_summary(clean, said, expected))
 
 
 def _judge_link(link: Link, kept: Topics, chance: random.Random) -> Judged:
@@ -83,14 +84,14 @@ def _judge_link(link: Link, kept: Topics, chance: random.Random) -> Judged:
         "nothing else in a link": said == mutated.expected,
         "clean link": not clean,
     }
-    return Judged(right=right, told=_told(clean, said, mutated.expected))
+    return Judged(right=right, summary=_summary(clean, said, mutated.expected))
 
 
 @contextmanager
 def _places(
     topics: Topics, spark: SparkSession, bounds: Bounds, promise: Promise, asked: Requests = NOBODY
 ) -> Iterator[DataFrame]:
-    """Persisted meanwhile."""
+    """Yields the places of these topics, and persists them meanwhile."""
     every = facts_of([topics[name] for name in ("front", "delays", "ready", "dead")], bounds, asked=asked)
     places = places_of(every, bounds, promise, shuffle_partitions=spark.sparkContext.defaultParallelism).persist()
     yield places
@@ -98,9 +99,9 @@ def _places(
 
 
 def found(places: DataFrame) -> Found:
-    """What the auditor says of them."""
+    """Returns the names of the places that have each flaw, as the audit finds them."""
     names: dict[str, set[str]] = {}
-    flaws = sf.array_compact(sf.array(*(sf.when(flawed(flaw), flaw) for flaw in FLAWS)))
+    flaws = sf.array_compact(sf.array(*(sf.when(has_flaw(flaw), flaw) for flaw in FLAWS)))
     for row in (
         places.where("flaws <> 0").select(name_of(sf.col("place")).alias("name"), flaws.alias("flaws")).collect()
     ):
@@ -118,14 +119,14 @@ def found(places: DataFrame) -> Found:
 
 
 def _beyond(places: DataFrame, mutated: MutatedLink, exactly_once_from_ms: int | None) -> dict[int, bool]:
-    """By line, whether the one double that it has is beyond the promise."""
+    """Returns by line whether the one double of the line is beyond the promise."""
     table = session.table(places.sparkSession, repeats.rows(mutated.takeovers), repeats.TAKEOVERS)
     known = [(0, BEGAN_MS + MONTH_MS)]
     judged = repeats.repeats(places, table, known=known, exactly_once_from_ms=exactly_once_from_ms).collect()
     return {row.way: row.beyond == row.extra == 1 for row in judged}
 
 
-def _told(clean: Found, said: Found, expected: Found) -> str:
+def _summary(clean: Found, said: Found, expected: Found) -> str:
     wrong = {flaw: sorted(names) for flaw, names in said.items() if names != expected.get(flaw)}
     missed = sorted(expected.keys() - said.keys())
     return f"clean {clean or 'yes'}, wrong {wrong or 'none'}, missed {missed or 'none'}"

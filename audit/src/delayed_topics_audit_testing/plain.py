@@ -1,4 +1,4 @@
-"""What somebody without Spark would write: one Python process that reads the four topics and keeps what it has seen in a dict."""
+"""An audit as one would write it without Spark: one Python process that reads the four topics and keeps what it has read in a dict."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ BATCH = 5000
 
 
 class Record(NamedTuple):
-    """`content`: a hash of what has to pass unchanged."""
+    """A record of Kafka. `content` is a hash of everything that must stay unchanged."""
 
     partition: int
     offset: int
@@ -26,7 +26,7 @@ class Record(NamedTuple):
 
 @dataclass
 class PlainAudit:
-    """The law, early and late, doubles and changed records: less than the audit on Spark checks."""
+    """Counts lost, early, doubled and changed records, which is less than the audit on Spark checks."""
 
     window: AuditWindow
     connection: Connection
@@ -40,7 +40,7 @@ class PlainAudit:
     _ended: set[tuple[str, int]] = field(default_factory=set)
 
     def run(self) -> int:
-        """Returns how many records it produced an account for."""
+        """Returns the number of records in the account."""
         names, delay_seconds = TopicNames.of(self.window.topic), self.window.delay_lists[-1].delay_seconds
         for message in self._read(names.front):
             level = int(message.headers.get(own.DELAY_LEVEL, 0)) or int(message.headers.get(own.ATTEMPT, 0)) + 1

@@ -1,4 +1,4 @@
-"""Rows as Kafka gives them to Spark, with headers as a worker writes them; and what a small window makes of them."""
+"""Rows as Spark reads them from Kafka, with headers as a worker writes them, and what an audit of a small window finds in them."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from delayed_topics_audit import checks, facts
 from delayed_topics_audit.account import BlindSpot, Result, judge
 from delayed_topics_audit.bounds import Bounds
 from delayed_topics_audit.findings import Findings, WorkerEvents, count
-from delayed_topics_audit.flaws import FLAWS, flawed
+from delayed_topics_audit.flaws import FLAWS, has_flaw
 from delayed_topics_audit.place import name_of
 from delayed_topics_audit.places import places_of
 from delayed_topics_audit.promise import Declared, Promise
@@ -49,7 +49,7 @@ PROMISE = Promise(
     partition_delays_ms=DELAYS_MS, skew_ms=0, max_lateness_ms=1000,
     lists=[Declared(list_ms=DELAYS_MS, retry_cap=5, from_ms=1, until_ms=None)],
 )  # fmt: skip
-"""What was declared before is not known, so no retry cap is."""
+"""What was declared earlier is not known, so no retry cap is known either."""
 
 
 def kafka(
@@ -81,18 +81,19 @@ def _base64(value: bytes | None) -> str | None:
 def facts_of(
     topics: Sequence[DataFrame], bounds: Bounds, targets: Sequence[str] = (), asked: Requests = NOBODY
 ) -> list[DataFrame]:
-    """Of front, delays, ready, dead-letter and other ready topics, as Kafka gives their rows. `asked`: to cancel records."""
+    """Returns the facts of the front, delays, ready, dead-letter and other ready topics. `topics` has their rows, as Spark reads them from
+    Kafka. `asked` has the requests of the control topic."""
     names = ("", "", "", "", *targets)
     parsed = [
         facts.parser(topic_number, name)(rows, bounds)
         for topic_number, (name, rows) in enumerate(zip(names, topics, strict=True))
     ]
-    held = asked.held_against(parsed, skew_ms=0)
+    held = asked.annotate(parsed, skew_ms=0)
     return [facts.of_parsed(topic_number)(rows, bounds) for topic_number, rows in enumerate(held)]
 
 
 def asked_for(spark: SparkSession, control: Sequence[ControlRow]) -> Requests:
-    """By what the control topic has."""
+    """Returns the requests in these rows of the control topic."""
     made = [
         {"key": _base64(key), "value": _base64(value), "at_ms": AT_MS + ms, "timestampType": 1}
         for key, value, ms in control
@@ -103,8 +104,8 @@ def asked_for(spark: SparkSession, control: Sequence[ControlRow]) -> Requests:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The topics and what is promised of them. `others`: other ready topics. `control`: None: there is no such topic.
-    `control_unknown`: why that can't be read."""
+    """The topics of a window, and the promise by which they are judged. `others` are other ready topics. `control` is None if there is no
+    control topic. `control_unknown` says why the control topic can't be read."""
 
     spark: SparkSession
     front: Sequence[Row] = ()
@@ -122,7 +123,7 @@ class Window:
     front_values: Mapping[int, bytes | None] = field(default_factory=dict)
     ready_values: Mapping[int, bytes | None] = field(default_factory=dict)
     dead_values: Mapping[int, bytes | None] = field(default_factory=dict)
-    """By offset, those that aren't what all others are."""
+    """The values that differ from the default value, by offset."""
 
     def committed(self, front: int, delays: int = 100) -> "Window":
         bounds = replace(self.bounds, front_committed=(front, front), delays_committed=(delays, delays, delays))
@@ -164,7 +165,7 @@ def release(
 def hop(
     place: Place, due_ms: int = 0, *, root: Place | None = None, attempt: int = 0, client: Sequence[Header] = ()
 ) -> list[Header]:
-    """`client`: the headers that the record came with."""
+    """Returns the headers of a hop. `client` has the headers with which the record was produced."""
     of, group = Root(*(root or place), "id"), dict(client).get("dt-group")
     return copies.hop(client, root=of, origin=origin(*place), due_at_ms=AT_MS + due_ms, attempt=attempt, group=group)
 
@@ -177,7 +178,7 @@ def dead_letter(
     root: Place | None = None,
     client: Sequence[Header] = (),
 ) -> list[Header]:
-    """`client`: the headers that the record came with."""
+    """Returns the headers of a dead letter. `client` has the headers with which the record was produced."""
     of_root = Root(*(root or place), "id")
     return copies.dead_letter(client, attempt=attempt, root=of_root, origin=origin(*place), reason=reason, error=b"e")
 
@@ -204,8 +205,8 @@ def accounts(window: Window) -> dict[str, dict[str, int]]:
 
 
 def flaws(window: Window) -> dict[str, list[str]]:
-    """The places of every flaw."""
-    columns = [sf.collect_list(sf.when(flawed(flaw), name_of(sf.col("place")))).alias(flaw) for flaw in FLAWS]
+    """Returns the names of the places with each flaw. Flaws without any are left out."""
+    columns = [sf.collect_list(sf.when(has_flaw(flaw), name_of(sf.col("place")))).alias(flaw) for flaw in FLAWS]
     found = window.places.orderBy("place").agg(*columns).collect()[0].asDict()
     return {flaw: names for flaw, names in found.items() if names}
 
@@ -215,13 +216,13 @@ def totals(window: Window) -> dict[str, Any]:
     return found
 
 
-def judged(window: Window, told: WorkerEvents | None = None, *, blind_spots: Sequence[BlindSpot] = ()) -> Result:
-    """What an audit says of it. `told`: by its workers; None: nothing."""
-    return judge(found(window, told).counted, blind_spots)
+def judged(window: Window, events: WorkerEvents | None = None, *, blind_spots: Sequence[BlindSpot] = ()) -> Result:
+    """Returns the result of an audit of the window. `events` are those of the workers; None: there are none."""
+    return judge(found(window, events).counted, blind_spots)
 
 
-def found(window: Window, told: WorkerEvents | None = None) -> Findings:
-    """What an audit counts. `told`: as `judged` has it."""
+def found(window: Window, events: WorkerEvents | None = None) -> Findings:
+    """Returns what an audit of the window counts. For `events`, see `judged`."""
     names = TopicNames.of("orders")
     frozen = whole_window(
         names,
@@ -241,7 +242,7 @@ def found(window: Window, told: WorkerEvents | None = None) -> Findings:
             to_offsets={names.front: tuple(window.bounds.front_to)} if window.bounds.front_to else {},
             sample_one_in=window.bounds.one_in,
         ),
-        told or WorkerEvents(),
+        events or WorkerEvents(),
         lambda _: None,
         offsets_read=0,
         requests_unknown=window.control_unknown,

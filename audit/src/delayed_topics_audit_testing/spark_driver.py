@@ -1,6 +1,6 @@
-"""`python -m … JARS SETTINGS MASTER`: Spark as the Job of an audit starts it, until a line comes in; with what the audit itself uses.
+"""`python -m … JARS SETTINGS MASTER`: starts Spark as the Job of an audit does, by the audit's own code, until a line comes in on stdin.
 
-SETTINGS: a file of JSON.
+SETTINGS is a JSON file.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A Made window in a real Kafka: the four topics, written by Spark in the order that their places ask for."""
+"""A Made window in a real Kafka: the four topics, which Spark writes in the order of their places."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from delayed_topics_audit_testing.made import Made
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """Topics that hold a Made window, perhaps mutated with. Append times are the broker's, so all releases are late."""
+    """Topics that hold a Made window, perhaps with mutations. Append times are the broker's, so all releases are late."""
 
     made: Made
     names: TopicNames
@@ -39,7 +39,7 @@ class Written:
         return cls(made=made, names=names, connection=connection, ids=ids)
 
     def write(self, *, front: DataFrame, delays: DataFrame, ready: DataFrame, dead: DataFrame) -> None:
-        """One after the other, so that nothing comes out before it came in."""
+        """Writes the topics one after the other, so that no record comes out before it came in."""
         every = {
             self.names.front: front,
             self.names.delays: delays,
@@ -48,7 +48,7 @@ class Written:
         }
         options = {f"kafka.{name}": value for name, value in java_client(self.connection).items()}
         for topic, rows in every.items():
-            # a task writes whole partitions, in order: what one of them was to be at is where it will be
+            # A task writes whole partitions in order, so that each record gets the offset that it should have.
             ordered = rows.repartition(self.made.partitions, "partition").sortWithinPartitions("partition", "offset")
             columns = ordered.select("key", "value", "headers", "partition")
             columns.write.format("kafka").options(**options).option("topic", topic).option(
@@ -84,7 +84,8 @@ def whole_window(
     committed_offsets: Mapping[str, Sequence[int]],
     end_offsets: Mapping[str, Sequence[int]],
 ) -> AuditWindow:
-    """From the begin of every partition. `delay_seconds`: the list, and of as many delays partitions."""
+    """Returns a window from the beginning of every partition. `delay_seconds` is both the delay list and the delays of as many partitions
+    of the delays topic."""
     zeros = {name: (0,) * len(ends) for name, ends in end_offsets.items()}
     ready_partitions = len(end_offsets[names.ready])
     return AuditWindow(

@@ -1,4 +1,4 @@
-"""Records of a Made window, each with the names of its places, for mutations to be done to; and what is done to columns of rows."""
+"""The records of a Made window to which mutations are applied, with the names of their places, and the changes to columns of rows."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping
@@ -13,10 +13,10 @@ from pyspark.sql import functions as sf
 from delayed_topics_audit_testing.made import BEGAN_MS, PER_MS, READY_PER_MS, Made, header
 
 FREE_OFFSET: Final = 512
-"""Above an offset of the ready topic, where Made leaves gaps, nothing is."""
+"""The offset this far above a row of the ready topic is free, because Made leaves gaps there."""
 
 Found = Mapping[str, frozenset[str]]
-"""Per flaw the names of the records."""
+"""The names of the records with each flaw."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Record:
 
     @property
     def round(self) -> int:
-        """Records of one round have an offset each in the partitions of the delays topic."""
+        """The round of the record. Each round has one record of each kind in each front partition."""
         return self.offset // len(self.made.delays_ms)
 
     @property
@@ -49,7 +49,7 @@ class Record:
 
     @property
     def attempt(self) -> int:
-        """Of one that is no dead letter."""
+        """The attempt of a record that is not a dead letter."""
         return self.kind if self.is_retry else 0
 
     @property
@@ -79,14 +79,14 @@ class Record:
 
     @property
     def following(self) -> "Record":
-        """The next one of its partition and delay."""
+        """The next record of the same partition and delay."""
         return Record(i=self.i + self.made.partitions * len(self.made.delays_ms), made=self.made)
 
 
 def choose(
     made: Made, names: tuple[str, ...], fits: Callable[[str, Record], bool], chance: random.Random
 ) -> dict[str, Record]:
-    """For each of the names a record that was released, far from the others."""
+    """Returns for each name a record that was released, far from the other chosen records."""
     reach = made.partitions * len(made.delays_ms) * 2
     chosen: dict[str, Record] = {}
     for name in names:
@@ -99,13 +99,14 @@ def choose(
 
 
 def by_flaw(flaws_of: Mapping[str, str | None], names: Mapping[str, str]) -> Found:
-    """`flaws_of`: by mutation the flaw that its record has then, None: none. `names`: by mutation the name of the record."""
+    """Returns the names of the records with each flaw. `flaws_of` has the flaw that each mutation causes; None: none. `names` has the name
+    of the record of each mutation."""
     flaws = {flaw for flaw in flaws_of.values() if flaw is not None}
     return {flaw: frozenset(names[name] for name, of in flaws_of.items() if of == flaw) for flaw in flaws}
 
 
 def changed(rows: DataFrame, victims: Mapping[str, Record], changes: Mapping[str, Mapping[str, Column]]) -> DataFrame:
-    """`rows`, with what the columns of each victim become. `changes`: by victim, and then by column."""
+    """Returns `rows` with changed columns for each victim. `changes` has the new columns by victim, and then by column name."""
     columns = dict.fromkeys(column for of_one in changes.values() for column in of_one)
     return rows.withColumns(
         {
@@ -120,7 +121,7 @@ def changed(rows: DataFrame, victims: Mapping[str, Record], changes: Mapping[str
 
 
 def among(victims: Mapping[str, Record], names: Iterable[str]) -> Column:
-    """Whether a row is of one of the victims with these names."""
+    """Whether a row belongs to one of the victims with these names."""
     return sf.col("id").isin(*(victims[name].i for name in names))
 
 
@@ -130,5 +131,5 @@ def replaced(name: str, value: str, *, headers: Column | str = "headers") -> Col
 
 
 def released_for(due_at_ms: int) -> Column:
-    """What the release of a first attempt tells that is due then."""
+    """Returns the headers of the release of a first attempt that is due then."""
     return replaced(own.RELEASED, f"0:{due_at_ms}", headers=replaced(own.DUE_AT, str(due_at_ms)))

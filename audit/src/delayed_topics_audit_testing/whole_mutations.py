@@ -1,5 +1,5 @@
-"""Twenty-six things done to a flawless window, each to one record at a random place, and what an auditor has to say to each: nothing
-to the ones that are cancelled and rescheduled as somebody asked."""
+"""Twenty-six mutations of a flawless window, each of one record at a random place, and the flaw that an audit must find. Records that are
+cancelled or rescheduled as requested have no flaw."""
 
 import random
 from collections.abc import Mapping
@@ -55,11 +55,11 @@ FLAWS_OF: Final[Mapping[str, str | None]] = {
     "unfounded": "wrongly_dead_lettered",
     "overdue": "overdue",
 }
-"""By mutation the flaw that a record has then; None: none."""
+"""The flaw that the record has after each mutation. None: it has none."""
 DEAD_LETTERS: Final = ("dead letter", "excused", "unfounded")
-"""One gets another value, and two get another reason."""
+"""Mutations of dead letters. One gets another value, and two get another reason."""
 MUTATIONS: Final = tuple(name for name in FLAWS_OF if name not in (*DEAD_LETTERS, "overdue"))
-"""Of records that were released."""
+"""Mutations of records that were released."""
 RESCHEDULED: Final = ("rescheduled", "rescheduled unasked")
 CANCELLED: Final = ("cancelled", "cancelled unasked")
 IN_THE_DEAD_LETTER_TOPIC: Final = ("dead", *CANCELLED)
@@ -68,14 +68,15 @@ REASONS: Final = (
     DeadLetterReason.NO_LADDER, DeadLetterReason.MAX_DELAY_EXCEEDED, DeadLetterReason.TARGET_NOT_ALLOWED, DeadLetterReason.REJECTED,
 )  # fmt: skip
 OVERDUE_MS: Final = 1_000_000_000
-"""Longer than a window is, and than any delay."""
+"""A time that is longer than any window and any delay."""
 UNBALANCED: Final = "does not add up"
 CONTENT: Final = ("trace", "source")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mutated:
-    """The topics, and what is to be found. `moved`: what came out at another time, asked for or not."""
+    """The topics after the mutations, and the flaws that the audit must find. `moved` are the records that came out at another time,
+    requested or not."""
 
     front: DataFrame
     ready: DataFrame
@@ -86,7 +87,7 @@ class Mutated:
 
 
 def mutate(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed: int) -> Mutated:
-    """`front`, `ready` and `dead` are those of `made`, persisted."""
+    """Applies all mutations. `front`, `ready` and `dead` are those of `made`, persisted."""
     chance = random.Random(seed)
     victims = choose(made, MUTATIONS, _fits, chance)
     target = _other(made, victims, chance)
@@ -157,7 +158,7 @@ def mutate(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
         expected={
             **expected,
             "lost": expected["lost"] | {victims["forged"].origin},
-            UNBALANCED: frozenset({f"f:{made.partitions}"}),  # that nowhere is
+            UNBALANCED: frozenset({f"f:{made.partitions}"}),  # the partition of `nowhere`, which does not exist
         },
         moved=frozenset(victims[name].root for name in RESCHEDULED),
     )
@@ -168,14 +169,14 @@ def _shifted(ms: int) -> Column:
 
 
 def _dead_lettered(made: Made, victims: Mapping[str, Record]) -> DataFrame:
-    """The rows of the dead-letter topic for those of IN_THE_DEAD_LETTER_TOPIC."""
+    """Returns the rows of the dead-letter topic for the mutations in IN_THE_DEAD_LETTER_TOPIC."""
     dead = made.as_dead_letters(made.all.where(among(victims, ["dead"])))
     cancelled = made.as_dead_letters(made.all.where(among(victims, CANCELLED)), DeadLetterReason.CANCELLED)
     return dead.unionByName(cancelled).withColumn("offset", FREE_OFFSET + sf.col("id"))
 
 
 def _asked(spark: SparkSession, victims: Mapping[str, Record], moved_to_ms: Mapping[str, int]) -> Requests:
-    """The control topic, in which the worker has told of all, as it does, and somebody had asked for two."""
+    """Returns the requests of the control topic. The worker has answered all of them, as usual, but only two had been requested."""
     wanted = {
         **dict.fromkeys(CANCELLED, Control(ControlKind.CANCEL)),
         **{name: Control(ControlKind.DELIVER_AT, ms) for name, ms in moved_to_ms.items()},
@@ -183,8 +184,10 @@ def _asked(spark: SparkSession, victims: Mapping[str, Record], moved_to_ms: Mapp
     ids = {name: f"{victims[name].root}:{TOPIC_ID}".encode() for name in wanted}
     done = {ControlKind.CANCEL: ControlKind.CANCELLED, ControlKind.DELIVER_AT: ControlKind.RESCHEDULED}
     asked = [(ids[name], wanted[name].encode(), 0) for name in ("cancelled", "rescheduled")]
-    told = [(ids[name], control.answered(done[control.kind]).encode(), OVERDUE_MS) for name, control in wanted.items()]
-    return asked_for(spark, [*asked, *told])
+    answers = [
+        (ids[name], control.answered(done[control.kind]).encode(), OVERDUE_MS) for name, control in wanted.items()
+    ]
+    return asked_for(spark, [*asked, *answers])
 
 
 def _fits(mutation: str, record: Record) -> bool:
@@ -197,7 +200,7 @@ def _fits(mutation: str, record: Record) -> bool:
             return record.kind == 0
         case "group" | "created at":
             return record.is_retry
-        case "over the cap":  # of the longest delay, so that its time stays its own
+        case "over the cap":  # only the longest delay, so that its due time does not change
             return record.is_retry and record.kind == len(record.made.delays_ms) - 1
         case _:
             return True
@@ -211,13 +214,13 @@ def _dead(made: Made) -> list[Record]:
 
 
 def _waiting(made: Made, chance: random.Random) -> Record:
-    """Of the front topic, above the commit."""
+    """Returns a record of the front topic above the commit."""
     offset = chance.randrange(made.bounds.front_committed[0], made.per_partition)
     return Record(i=offset * made.partitions + chance.randrange(made.partitions), made=made)
 
 
 def _other(made: Made, victims: Mapping[str, Record], chance: random.Random) -> Record:
-    """A record that nothing was done to, for another to be forged onto."""
+    """Returns a record without a mutation, which a forged copy names as its origin."""
     near = {record.i for victim in victims.values() for record in (victim, victim.following)}
     while True:
         record = Record(i=chance.randrange(made.released_below), made=made)

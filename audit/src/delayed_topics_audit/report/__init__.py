@@ -1,6 +1,6 @@
-"""The account of an audit as one HTML page that loads nothing else: its template, its style, its drawings and its words.
+"""Renders the account of an audit as one HTML page that loads nothing else: its template, style, drawings and wording.
 
-Only finished numbers come in, so nothing is counted or judged here.
+The page gets finished numbers, so code that counts or judges does not belong here.
 """
 
 from collections import Counter, defaultdict
@@ -16,10 +16,10 @@ from delayed_topics_audit.findings import Findings, Row
 from delayed_topics_audit.flaws import BROKEN_PROMISES
 from delayed_topics_audit.lateness import percentiles
 from delayed_topics_audit.report import svg
-from delayed_topics_audit.report.times import told
+from delayed_topics_audit.report.times import format_time
 
 MAX_PARTITIONS: Final = 500
-"""Rows of the table of partitions; the page stays small however large the topic is."""
+"""The maximum number of rows in the table of partitions, so that the page stays small however large the topic is."""
 
 _ALWAYS_SHOWN: Final = ("lost", "early", "doubled_beyond_promise")
 
@@ -49,7 +49,8 @@ def render(window: AuditWindow, result: Result, findings: Findings | None) -> st
 
 
 def render_index(topic: str, rows: Sequence[Row], *, older: int, unreadable: int) -> str:
-    """`rows`: of the table of audits, the newest first; `older` and `unreadable`: how many more there are."""
+    """Renders the page of a topic. `rows` are rows of the table of audits, the newest first. `older` and `unreadable` are the numbers of
+    further audits that are older or can't be read."""
     broken = [check.name for check in BROKEN_PROMISES]
     return _page(
         "index.html.jinja",
@@ -70,7 +71,7 @@ def _page(template: str, **shown: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=_number, time=told, ms=duration)
+    environment.filters.update(number=_number, time=format_time, ms=duration)
     return environment.get_template(template).render(shown)
 
 
@@ -119,7 +120,7 @@ def _promises(window: AuditWindow, account: Account) -> list[PromiseRow]:
 
 
 def duration(ms: float) -> str:
-    """As 7 ms, 1.5 s, 3 min, 2 h, 5 d."""
+    """Returns a duration such as 7 ms, 1.5 s, 3 min, 2 h or 5 d."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if abs(ms) >= size:
             return f"{ms / size:.1f}".removesuffix(".0") + f" {unit}"
@@ -160,14 +161,14 @@ def _hours(lateness: Sequence[Row]) -> list[dict[str, object]]:
 
 
 def _blamed(findings: Findings) -> list[tuple[str, int]]:
-    """Of every cause how many were late by it, the worst first; what nothing explains comes last."""
+    """Returns the number of late records for each cause, the worst first. Unexplained ones come last."""
     known = {nr: count for nr, count in findings.blamed.items() if nr is not None}
-    said = [
-        (f"{findings.causes[nr].what} at {told(findings.causes[nr].from_ms)}", count)
+    explained = [
+        (f"{findings.causes[nr].what} at {format_time(findings.causes[nr].from_ms)}", count)
         for nr, count in sorted(known.items(), key=lambda entry: -entry[1])
     ]
     unexplained = findings.blamed.get(None, 0)
-    return [*said[:10], *([("unexplained", unexplained)] if unexplained else [])]
+    return [*explained[:10], *([("unexplained", unexplained)] if unexplained else [])]
 
 
 def _ordered(rows: Sequence[Row], column: str) -> list[Row]:

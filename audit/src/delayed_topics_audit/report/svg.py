@@ -1,4 +1,4 @@
-"""The page's drawings, as SVG text. Colours are the page's CSS classes; what is drawn are numbers, so nothing needs escaping but names."""
+"""The drawings of the page, as SVG text. Colours come from the page's CSS classes. Only names need escaping; the rest are numbers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from delayed_topics_audit.account import Account
 from delayed_topics_audit.blame import Cause
-from delayed_topics_audit.report.times import told
+from delayed_topics_audit.report.times import format_time
 
 WIDTH: Final = 960
 MAX_CAUSES: Final = 40
@@ -16,7 +16,8 @@ CLOCK: Final = "%H:%M:%S"
 
 
 def flow(account: Account) -> str:
-    """Came in on the left, where it went on the right, as wide as it is many; what is there is at least a line."""
+    """Draws the records that came in on the left, and their fates on the right. The width of a band shows the number of records. A band
+    that is not empty is at least a line."""
     terms = [
         (name, getattr(account, name), name.replace("_", "-"))
         for name in ("released", "hopped", "dead_lettered", "cancelled", "pending", "lost")
@@ -49,7 +50,7 @@ def flow(account: Account) -> str:
 
 
 def histogram(buckets: Mapping[int, int], *, most_ms: int) -> str:
-    """On a logarithmic axis of `most_ms` that all delays share, in a narrow strip."""
+    """Draws a narrow histogram on a logarithmic axis up to `most_ms`, which all delays share."""
     columns, width, height = 60, 420, 34
     top = math.log1p(max(1, most_ms)) or 1.0
     heights = [0.0] * columns
@@ -68,7 +69,7 @@ def histogram(buckets: Mapping[int, int], *, most_ms: int) -> str:
 
 
 def bars(points: Sequence[tuple[int | None, int]], *, step_ms: int) -> str:
-    """Counts over time."""
+    """Draws counts over time."""
     known = [(at, count) for at, count in points if at is not None]
     if not known:
         return ""
@@ -86,7 +87,7 @@ def bars(points: Sequence[tuple[int | None, int]], *, step_ms: int) -> str:
 
 
 def verdicts(audits: Sequence[tuple[int, int, str]]) -> str:
-    """When each audit froze its offsets, over how many records it judged, and what: a bar as high as these are many."""
+    """Draws a bar for each audit, at the time when the operator froze its offsets. The height is the number of records that it judged."""
     if not audits:
         return ""
     width = max(2.0, min(24.0, (WIDTH - 70) / len(audits) - 1))
@@ -98,13 +99,13 @@ def verdicts(audits: Sequence[tuple[int, int, str]]) -> str:
         x = 60 + (WIDTH - 70 - width) * (at_ms - first) / max(1, last - first)
         drawn.append(
             f'<rect x="{x:.1f}" y="{120 - height:.1f}" width="{width:.1f}" height="{height:.1f}" class="verdict {escape(verdict)}">'
-            f"<title>{escape(verdict)} {told(at_ms)}: {count:,} records</title></rect>"
+            f"<title>{escape(verdict)} {format_time(at_ms)}: {count:,} records</title></rect>"
         )
     return _svg([*drawn, *_time_axis(first, last, 120), *_scale(tallest, 15, 120)], 142, "verdicts over time")
 
 
 def timeline(rows: Sequence[Mapping[str, Any]], causes: Sequence[Cause], *, step_ms: int) -> str:
-    """Came in and came out per step, late ones in red, and what happened to the workers as marks above."""
+    """Draws the records that came in and came out in each step, late ones in red, with marks for what happened to the workers."""
     if not rows:
         return ""
     first, last = rows[0]["at_ms"], rows[-1]["at_ms"] + step_ms
@@ -131,7 +132,7 @@ def timeline(rows: Sequence[Mapping[str, Any]], causes: Sequence[Cause], *, step
     inside = [cause for cause in causes if cause.to_ms >= first and cause.from_ms <= last][-MAX_CAUSES:]
     for at, cause in enumerate(inside):
         x0, x1 = _x(max(first, cause.from_ms), first, last), _x(min(last, cause.to_ms), first, last)
-        title = f"<title>{escape(cause.what)} {told(cause.from_ms, CLOCK)}</title>"
+        title = f"<title>{escape(cause.what)} {format_time(cause.from_ms, CLOCK)}</title>"
         marks.append(
             f'<rect x="{x0:.1f}" y="{ceiling}" width="{max(1.5, x1 - x0):.1f}" height="{floor - ceiling}" class="cause">{title}</rect>'
         )
@@ -149,7 +150,7 @@ def timeline(rows: Sequence[Mapping[str, Any]], causes: Sequence[Cause], *, step
 
 
 def _root(share: float) -> float:
-    """Heights by the square root: one late record among millions is still seen."""
+    """Returns the height of a bar. It grows with the square root, so that one late record among millions is still visible."""
     return max(0.06, math.sqrt(share))
 
 
@@ -162,7 +163,7 @@ def _time_axis(first: int, last: int, y: float) -> list[str]:
     form = CLOCK if last - first < DAY_MS else "%d %b %H:%M"
     labels = [
         f'<text x="{_x(at, first, last):.1f}" y="{y + 16}" class="small {"end" if at == last else "middle" if at != first else ""}">'
-        f"{told(at, form)}</text>"
+        f"{format_time(at, form)}</text>"
         for at in ticks
     ]
     return [f'<line x1="60" x2="{WIDTH - 10}" y1="{y}" y2="{y}" class="axis"/>', *labels]
