@@ -120,25 +120,25 @@ def _wrongly_dead_lettered(promise: Promise) -> Column:
 _OF_TARGETS: Final = (DeadLetterReason.TARGET_NOT_ALLOWED, DeadLetterReason.TARGET_UNAVAILABLE)
 
 
-def _without_reason(said: str, promise: Promise) -> Column:
+def _without_reason(stated: str, promise: Promise) -> Column:
     """Whether the reason that a dead letter states is wrong. A record that is refused for another reason may also be too large for the
     dead-letter topic."""
-    refused = sf.col("record_reason").eqNullSafe(sf.col(said))
+    refused = sf.col("record_reason").eqNullSafe(sf.col(stated))
     # by the record's own headers, the attempt is within every cap that may have applied
     within_cap = sf.col("attempt") <= promise.cap(sf.least)
     allowed = sf.col("record_reason").isNotNull() | headers.or_false(within_cap)
     wrong = (
-        sf.when(refusals.one_of(said, [DeadLetterReason.TOO_LARGE]), ~has(facts.LARGE))
-        .when(refusals.one_of(said, [DeadLetterReason.INVALID_RECORD]), sf.lit(False))  # the topic decides that
-        .when(refusals.one_of(said, [DeadLetterReason.RETRY_CAP_EXCEEDED]), allowed)
-        .when(refusals.one_of(said, [DeadLetterReason.CANCELLED]), sf.col("record_reason").isNotNull())
-        .when(refusals.one_of(said, [DeadLetterReason.HEADER_UNREADABLE]), ~refused & ~has(facts.GARBLED))
-        .when(refusals.one_of(said, [DeadLetterReason.NO_LADDER]), ~_asks_too_much(promise, ladder=False))
-        .when(refusals.one_of(said, [DeadLetterReason.MAX_DELAY_EXCEEDED]), ~_asks_too_much(promise, ladder=True))
-        .when(refusals.one_of(said, _OF_TARGETS), ~has(facts.ASKS_TARGET) | sf.col("record_reason").isNotNull())
+        sf.when(refusals.one_of(stated, [DeadLetterReason.TOO_LARGE]), ~has(facts.LARGE))
+        .when(refusals.one_of(stated, [DeadLetterReason.INVALID_RECORD]), sf.lit(False))  # the topic decides that
+        .when(refusals.one_of(stated, [DeadLetterReason.RETRY_CAP_EXCEEDED]), allowed)
+        .when(refusals.one_of(stated, [DeadLetterReason.CANCELLED]), sf.col("record_reason").isNotNull())
+        .when(refusals.one_of(stated, [DeadLetterReason.HEADER_UNREADABLE]), ~refused & ~has(facts.GARBLED))
+        .when(refusals.one_of(stated, [DeadLetterReason.NO_LADDER]), ~_asks_too_much(promise, ladder=False))
+        .when(refusals.one_of(stated, [DeadLetterReason.MAX_DELAY_EXCEEDED]), ~_asks_too_much(promise, ladder=True))
+        .when(refusals.one_of(stated, _OF_TARGETS), ~has(facts.ASKS_TARGET) | sf.col("record_reason").isNotNull())
         .otherwise(~refused)
     )
-    return sf.col(said).isNotNull() & wrong
+    return sf.col(stated).isNotNull() & wrong
 
 
 def _asks_too_much(promise: Promise, *, ladder: bool) -> Column:

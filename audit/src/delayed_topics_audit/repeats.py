@@ -127,8 +127,8 @@ def repeats(
     episodes = _explained(_doubled(places), table).groupBy(
         "way",
         "nr",
-        "told",
-        (~sf.col("told") & ~at_known_times).alias("unknown"),
+        "has_takeover",
+        (~sf.col("has_takeover") & ~at_known_times).alias("unknown"),
         (sf.col("nr").isNull() & sf.col("again_ms").isNull() & recent).alias("perhaps_reported_later"),
         exactly_once.alias("exactly_once"),
     )
@@ -188,9 +188,9 @@ def _hopped_twice(places: DataFrame, roots: DataFrame) -> DataFrame:
 
 
 def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
-    """Returns for each record the takeover that explains it best (`nr`), and all takeovers between its copies (`possible`; `told`: there is
-    one). `aside` says that `nr` is not between the copies, or not known. `perhaps_set_back` says that the record was settled, and that its
-    copy was perhaps not written before that takeover."""
+    """Returns for each record the takeover that explains it best (`nr`), all takeovers between its copies (`possible`), and whether there
+    is one (`has_takeover`). `aside` says that `nr` is not between the copies, or not known. `perhaps_set_back` says that the record was
+    settled, and that its copy was perhaps written after that takeover had begun."""
     near = (sf.col("from_ms") <= sf.col("until_ms") + UNTOLD_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
     near &= sf.coalesce("again_wrote_ms", sf.lit(0)) <= sf.col("to_ms") + REACH_MS
     there = (sf.col("line") == sf.col("way")) | sf.col("any_way")
@@ -218,14 +218,14 @@ def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
             "nearest.nr",
             "nearest.perhaps_set_back",
             (sf.col("nearest.nr").isNull() | (sf.col("nearest.apart_ms") > 0)).alias("aside"),
-            (sf.size("possible") > 0).alias("told"),
+            (sf.size("possible") > 0).alias("has_takeover"),
         )
     )
 
 
 def _judged(episodes: DataFrame, one_in: int) -> DataFrame:
-    told, unknown, extra = sf.col("told"), sf.col("unknown"), sf.col("extra")
-    too_long = ~told & (sf.col("lasted_ms") > REACH_MS)
+    has_takeover, unknown, extra = sf.col("has_takeover"), sf.col("unknown"), sf.col("extra")
+    too_long = ~has_takeover & (sf.col("lasted_ms") > REACH_MS)
     unexplained = sf.col("nr").isNull() & ~sf.col("perhaps_reported_later")
     most = MAX_REPEATED * (sf.col("takeovers") + sf.col("perhaps_another"))
     beyond = (
@@ -236,7 +236,7 @@ def _judged(episodes: DataFrame, one_in: int) -> DataFrame:
     )
     left = extra - sf.col("beyond")
     set_back = ~unknown & ((sf.col("span_ms") > UNCOMMITTED_MS) | sf.col("perhaps_set_back"))
-    untold = ~unknown & ~set_back & (~told | (sf.col("records") > MAX_REPEATED))
+    untold = ~unknown & ~set_back & (~has_takeover | (sf.col("records") > MAX_REPEATED))
     perhaps_too_many = ~unknown & ~set_back & ~untold & (_in_all(one_in) > MAX_REPEATED)
     return episodes.withColumn("beyond", beyond).select(
         "way",

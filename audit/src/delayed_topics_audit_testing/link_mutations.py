@@ -158,7 +158,7 @@ def mutate(
 ) -> MutatedLink:
     """Applies all mutations. The topics are those of `link.made`, persisted."""
     made, lines = link.made, _lines(link.made, chance)
-    said, attempt = chance.choice(_OWN_ATTEMPTS)
+    own_headers, attempt = chance.choice(_OWN_ATTEMPTS)
 
     def fits(mutation: str, record: Record) -> bool:
         in_line = mutation not in lines or lines[mutation] == _line(mutation, record)
@@ -183,7 +183,7 @@ def mutate(
     delays_ms = dict(zip(OF_OTHER_LISTS, (FORMER_MS, LATER_MS, BEFORE_MS), strict=True))
     due_ms = {name: victims[name].came_ms + delays_ms[name][victims[name].kind] for name in OF_OTHER_LISTS}
     foreign = sf.concat(_headers(FOREIGN), "headers")
-    forwarded = sf.concat(sf.filter("headers", lambda h: ~h["key"].startswith(own.PREFIX)), _headers(said))
+    forwarded = sf.concat(sf.filter("headers", lambda h: ~h["key"].startswith(own.PREFIX)), _headers(own_headers))
     over = replaced(own.ATTEMPT, str(CAP + 1))
     moved = {
         "partition before growth": (partitions - 1) % chance.randrange(partitions // 2, partitions),
@@ -232,11 +232,11 @@ def mutate(
     )
 
 
-def _is_own(said: Sequence[own.Header]) -> bool:
-    return all(name in own.OWN_HEADERS for name, _ in said)
+def _is_own(headers: Sequence[own.Header]) -> bool:
+    return all(name in own.OWN_HEADERS for name, _ in headers)
 
 
-_OWN_ATTEMPTS: Final = [(said, attempt) for said, attempt in ATTEMPTS if _is_own(said) and attempt <= CAP]
+_OWN_ATTEMPTS: Final = [(headers, attempt) for headers, attempt in ATTEMPTS if _is_own(headers) and attempt <= CAP]
 
 
 def _lines(made: Made, chance: random.Random) -> dict[str, int]:
@@ -273,7 +273,7 @@ def _moved(rows: DataFrame, after_ms: int) -> DataFrame:
     )
 
 
-def _headers(said: Sequence[own.Header]) -> Column:
-    return sf.array(*(header(name, sf.lit(None if value is None else value.decode())) for name, value in said)).cast(
+def _headers(headers: Sequence[own.Header]) -> Column:
+    return sf.array(*(header(name, sf.lit(None if value is None else value.decode())) for name, value in headers)).cast(
         "array<struct<key:string,value:binary>>"
     )

@@ -51,16 +51,16 @@ def _judge_whole(made: Made, kept: Topics, seed: int) -> Judged:
     altered = {**kept, "front": mutated.front, "ready": mutated.ready, "dead": mutated.dead}
     unknown = Requests(unknown="nobody can read them")
 
-    def said_of(topics: Topics, asked: Requests) -> Found:
+    def found_in(topics: Topics, asked: Requests) -> Found:
         with _places(topics, made.spark, made.bounds, made.promise, asked) as places:
             return found(places)
 
-    clean, said, unread = said_of(kept, NOBODY), said_of(altered, mutated.asked), said_of(altered, unknown)
+    clean, actual, unread = found_in(kept, NOBODY), found_in(altered, mutated.asked), found_in(altered, unknown)
     expected = mutated.expected
     in_turn = [flaw for flaw in (*FLAWS, "out_of_order", UNBALANCED) if flaw != "perhaps_unasked"]
-    right = {flaw: said.get(flaw) == expected[flaw] for flaw in in_turn}  # each has a mutation
+    right = {flaw: actual.get(flaw) == expected[flaw] for flaw in in_turn}  # each has a mutation
     right |= {"perhaps_unasked": unread.get("perhaps_unasked") == mutated.moved, "clean": not clean}
-    return Judged(right=right, summary=_summary(clean, said, expected))
+    return Judged(right=right, summary=_summary(clean, actual, expected))
 
 
 def _judge_link(link: Link, kept: Topics, chance: random.Random) -> Judged:
@@ -70,21 +70,21 @@ def _judge_link(link: Link, kept: Topics, chance: random.Random) -> Judged:
     mutated = link_mutations.mutate(link, **kept, chance=chance)
     altered = {"front": mutated.front, "delays": mutated.delays, "ready": mutated.ready, "dead": mutated.dead}
     with _places(altered, spark, bounds, promise) as places:
-        said = found(places)
+        actual = found(places)
         gone = checks.totals(places).collect()[0].unread_roots
         at_least_once, exactly_once = (_beyond(places, mutated, from_ms) for from_ms in (None, BEGAN_MS))
     right = {
-        name: {flaw for flaw, names in said.items() if mutated.roots[name] in names} == {flaw_of} - {None}
+        name: {flaw for flaw, names in actual.items() if mutated.roots[name] in names} == {flaw_of} - {None}
         for name, flaw_of in link_mutations.FLAWS_OF.items()
     }
     right["root gone"] &= gone == 1
     right |= {
         "doubles of a link are judged": at_least_once == mutated.beyond,
         "doubles with ExactlyOnce": exactly_once == dict.fromkeys(mutated.beyond, True),
-        "nothing else in a link": said == mutated.expected,
+        "nothing else in a link": actual == mutated.expected,
         "clean link": not clean,
     }
-    return Judged(right=right, summary=_summary(clean, said, mutated.expected))
+    return Judged(right=right, summary=_summary(clean, actual, mutated.expected))
 
 
 @contextmanager
@@ -126,9 +126,9 @@ def _beyond(places: DataFrame, mutated: MutatedLink, exactly_once_from_ms: int |
     return {row.way: row.beyond == row.extra == 1 for row in judged}
 
 
-def _summary(clean: Found, said: Found, expected: Found) -> str:
-    wrong = {flaw: sorted(names) for flaw, names in said.items() if names != expected.get(flaw)}
-    missed = sorted(expected.keys() - said.keys())
+def _summary(clean: Found, actual: Found, expected: Found) -> str:
+    wrong = {flaw: sorted(names) for flaw, names in actual.items() if names != expected.get(flaw)}
+    missed = sorted(expected.keys() - actual.keys())
     return f"clean {clean or 'yes'}, wrong {wrong or 'none'}, missed {missed or 'none'}"
 
 

@@ -103,9 +103,9 @@ class TableDescription:
         """Reads the description from the JSON of Spark's schema, which each Parquet file of the table contains. Raises UnreadableRecord."""
         try:
             (column,) = (column for column in json.loads(schema)["fields"] if column["name"] == "place")
-            said = column["metadata"][DESCRIBED]
-            version = int(said["version"])
-            table = cls._of_this_version(said) if version == VERSION else None
+            description = column["metadata"][DESCRIBED]
+            version = int(description["version"])
+            table = cls._of_this_version(description) if version == VERSION else None
         except (ValueError, TypeError, KeyError, RecursionError) as e:
             raise UnreadableRecord("it does not say which audit wrote it, so no audit did") from e
         if table is None:
@@ -115,11 +115,11 @@ class TableDescription:
         return table
 
     @classmethod
-    def _of_this_version(cls, said: Mapping[str, Any]) -> "TableDescription":
+    def _of_this_version(cls, description: Mapping[str, Any]) -> "TableDescription":
         return cls(
-            audit=str(said["audit"]),
-            frozen_at_ms=int(said["frozen_at_ms"]),
-            topics=tuple(map(str, said["topics"])),
-            topic_ids=tuple(map(str, said["topic_ids"])),
-            sample_one_in=int(said["sample_one_in"]),
+            audit=str(description["audit"]),
+            frozen_at_ms=int(description["frozen_at_ms"]),
+            topics=tuple(map(str, description["topics"])),
+            topic_ids=tuple(map(str, description["topic_ids"])),
+            sample_one_in=int(description["sample_one_in"]),
         )

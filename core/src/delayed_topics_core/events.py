@@ -86,15 +86,15 @@ def format_places(places: Iterable[TopicPartitionKey]) -> list[str]:
     return [f"{topic}[{format_ranges(sorted(numbers))}]" for topic, numbers in sorted(by_topic.items())]
 
 
-def parse_places(told: object) -> list[TopicPartitionKey]:
+def parse_places(texts: object) -> list[TopicPartitionKey]:
     """The inverse of `format_places`. Anybody may have written the text, so the function skips what it can't read, and everything after the
     first MAX_PLACES partitions."""
-    return list(islice(_each(told), MAX_PLACES)) if isinstance(told, list) else []
+    return list(islice(_each(texts), MAX_PLACES)) if isinstance(texts, list) else []
 
 
-def _each(told: Iterable[object]) -> Iterator[TopicPartitionKey]:
-    for one in told:
-        topic, _, ranges = str(one).removesuffix("]").rpartition("[")
+def _each(texts: Iterable[object]) -> Iterator[TopicPartitionKey]:
+    for text in texts:
+        topic, _, ranges = str(text).removesuffix("]").rpartition("[")
         try:
             numbers = parse_ranges(ranges) if topic else ()
         except ValueError:
