@@ -143,7 +143,7 @@ class Result:
     def encode(self) -> str:
         """Returns JSON of at most MAX_RESULT_BYTES, with as many offenders as fit."""
         sizes = [(most, MAX_MESSAGE_CHARS) for most in range(MAX_OFFENDERS, -1, -1)]
-        for most, chars in (*sizes, (0, MAX_MESSAGE_CHARS // 5)):  # a character may take twelve bytes of JSON
+        for most, chars in (*sizes, (0, MAX_MESSAGE_CHARS // 5)):  # JSON may need twelve bytes for a character
             body = {**asdict(self), "message": self.message[:chars]}
             body["offenders"] = {kind: list(names[:most]) for kind, names in self.offenders.items() if names[:most]}
             text = json.dumps(body)

@@ -86,16 +86,16 @@ class Bounds:
         return beyond | self._in_no_partition(origin)
 
     def never_hopped(self, origin: Column) -> Column:
-        """As `nowhere`, for the origin of a hop. In the delays topic, the end of the origin's partition proves nothing: it may have been
-        looked up before the origin came, and the end of the hop's partition after the hop came."""
+        """Whether the origin of a hop was never there, as in `nowhere`. In the delays topic, the end of the origin's partition proves
+        nothing: the operator may have read it before the origin came, and the end of the hop's partition after the hop came."""
         return sf.when(topic_number_of(origin) == FRONT, self.nowhere(origin)).otherwise(self._in_no_partition(origin))
 
     def _in_no_partition(self, origin: Column) -> Column:
         return origin.isNotNull() & by_line(origin, self.front_committed, self.delays_committed).isNull()
 
     def again(self, origin: Column, topic_number: int) -> Column:
-        """Whether a row of that topic is a further copy of a record that a previous audit has settled. It is if it came after that audit,
-        because all copies that belong to the commit were there before."""
+        """Whether a row of that topic is a further copy of a record that an earlier audit has settled. A row that came after that audit is
+        one, because all copies that belong to the commit were there before it."""
         return (
             headers.or_false(self.new(topic_number) & ~self.begun(origin))
             if topic_number in self.new_from
@@ -103,7 +103,7 @@ class Bounds:
         )
 
     def new(self, topic_number: int) -> Column:
-        """Whether no audit before has read this row of that topic."""
+        """Whether no earlier audit has read this row of that topic."""
         if topic_number not in self.new_from:
             return sf.lit(True)
         came = offset_of(sf.col("at")) >= sf.get(longs(self.new_from[topic_number]), partition_of(sf.col("at")))

@@ -44,7 +44,7 @@ END: Final = 1 << 6  # about the root: its attempt was released or dead-lettered
 END_RELEASED: Final = 1 << 7
 JUDGED: Final = 1 << 8  # of an end: its origin belongs to this window, not to an earlier one
 MISPLACED: Final = 1 << 9  # of an end: in another ready topic or partition than its root's
-OVER_CAP: Final = 1 << 10  # of an end
+OVER_CAP: Final = 1 << 10  # of an end: its attempt is above the highest retry cap
 UNTIMED: Final = 1 << 11  # of an end or of a foreign row: it does not have the broker's time
 FOREIGN: Final = 1 << 12  # in the ready topic, but not written by a worker
 REJECTION: Final = 1 << 13  # in the dead-letter topic, written by a consumer
@@ -246,7 +246,7 @@ _OF_PARSED: Final[tuple[Facts, ...]] = (front_facts, delays_facts, ready_facts, 
 
 
 def parser(number: int, topic: str) -> Facts:
-    """The parser for the rows of the topic with this number. It extracts what any window needs."""
+    """Returns the parser for the rows of the topic with this number. It extracts what any window needs."""
     return _PARSERS[number] if number < len(_PARSERS) else partial(parse_target, topic_number=number, topic=topic)
 
 
@@ -257,9 +257,9 @@ def of_parsed(number: int) -> Facts:
 def _ends(
     parsed: DataFrame, bounds: Bounds, topic_number: int, *, known: Column, end: Column, stranger: int, strange: Column
 ) -> DataFrame:
-    """The facts of rows of a ready topic or the dead-letter topic, by the origin of each row. If the origin is above the commit, the next
-    audit judges the row. If it is below the window, the row says only that its root had ended before, unless the row is new. A row that
-    belongs to no record is reported by the first audit that reads it."""
+    """Returns the facts of rows of a ready topic or the dead-letter topic, by the origin of each row. If the origin is above the commit,
+    the next audit judges the row. If it is below the window, the row only shows that its root had ended before, unless the row is new. The
+    first audit that reads a row which belongs to no record reports it."""
     origin, copy = sf.col("origin"), sf.col("copy")
     elsewhere = sf.lit(False) if topic_number == DEAD_LETTER else headers.or_false(sf.col("elsewhere"))
     dead = sf.when(refusals.is_cancelled(), CANCELLED).otherwise(DEAD_LETTERED)

@@ -77,7 +77,7 @@ def count(
     breaks.unpersist()
     flaws = {
         **{flaw: totals[flaw] for flaw in FLAWS},
-        "doubled": totals["extra"],  # `doubled` of the totals counts records
+        "doubled": totals["extra"],  # totals["doubled"] counts records, not copies
         "doubled_beyond_promise": sum(row["beyond"] for row in repeated),
         **{name: sum(row[name] for row in repeated) for name in UNKNOWN_DOUBLES},
         "out_of_order": out_of_order,

@@ -31,7 +31,7 @@ class WindowVisibility:
 
 
 def look(admin: KafkaAdmin, window: AuditWindow) -> WindowVisibility:
-    """Raises AuditFailed if Kafka doesn't answer."""
+    """Checks the topics of the window. Raises AuditFailed if Kafka doesn't answer."""
     names = window.topics
     changed = _changed(admin, window, names)
     if changed:

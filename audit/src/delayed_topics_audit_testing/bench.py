@@ -146,7 +146,7 @@ def _peak_bytes(spark: SparkSession) -> int:
 @click.option("--results", type=click.Path(path_type=Path), help="Write the figures there (JSON).")
 @click.option("--report", type=click.Path(path_type=Path), help="Write the last audit's page there (HTML).")
 def main(records: tuple[int, ...], jars: Path, memory: str, results: Path | None, report: Path | None) -> None:
-    """Audits of flawless windows, timed."""
+    """Measures audits of flawless windows."""
     figures: list[Figure] = []
     with Broker(heap_megabytes=1024, java_options=()) as broker:
         connection = Connection(bootstrap_servers=broker.bootstrap)

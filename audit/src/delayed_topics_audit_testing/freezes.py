@@ -148,7 +148,7 @@ async def _window(link: KafkaLink, orders: DeclaredTopic, rng: Random, *, whole:
 @click.option("--jars", type=click.Path(path_type=Path), required=True, help="What `make spark-jars` prints.")
 @click.option("--results", type=click.Path(path_type=Path), help="Write the figures there (JSON).")
 def main(windows: int, per_second: int, seed: int, jars: Path, results: Path | None) -> None:
-    """Fails unless every window is Verified, and with ExactlyOnce nothing is doubled."""
+    """Fails unless every window is Verified, and no record is doubled with ExactlyOnce."""
     with Broker(heap_megabytes=1024, java_options=()) as broker, tempfile.TemporaryDirectory() as directory:
         spark = session.start(master=f"local[{os.cpu_count()}]", jars=jars)
         connection = Connection(bootstrap_servers=broker.bootstrap)

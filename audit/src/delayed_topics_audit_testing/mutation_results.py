@@ -1,4 +1,4 @@
-"""What the mutation test has found so far. It is written after each seed, so a run that is cut short loses none, and can be continued."""
+"""The results of the mutation test so far. They are written after each seed, so that an interrupted run loses none and can continue."""
 
 import json
 import time

@@ -58,7 +58,7 @@ def _judge_whole(made: Made, kept: Topics, seed: int) -> Judged:
     clean, actual, unread = found_in(kept, NOBODY), found_in(altered, mutated.asked), found_in(altered, unknown)
     expected = mutated.expected
     in_turn = [flaw for flaw in (*FLAWS, "out_of_order", UNBALANCED) if flaw != "perhaps_unasked"]
-    right = {flaw: actual.get(flaw) == expected[flaw] for flaw in in_turn}  # each has a mutation
+    right = {flaw: actual.get(flaw) == expected[flaw] for flaw in in_turn}  # each flaw has a mutation
     right |= {"perhaps_unasked": unread.get("perhaps_unasked") == mutated.moved, "clean": not clean}
     return Judged(right=right, summary=_summary(clean, actual, expected))
 
@@ -142,7 +142,7 @@ def _summary(clean: Found, actual: Found, expected: Found) -> str:
     help="Write there after each seed (JSON), and go on with what it has of the same commit and size.",
 )
 def main(records: int, seeds: str, jars: Path, results: Path | None) -> None:
-    """The mutation test: nothing that is done to a record goes unnoticed, and nothing is noticed that wasn't done."""
+    """Runs the mutation test: the audit must find every mutation, and nothing else."""
     first, last = map(int, seeds.split(":"))
     found_so_far = Results.of(results, commit=revision(), records=records)
     spark = session.start(master="local[*]", jars=jars, memory="3g")

@@ -194,7 +194,7 @@ def _fits(mutation: str, record: Record) -> bool:
     match mutation:
         case name if name in IN_THE_DEAD_LETTER_TOPIC:
             return record.kind == 0  # it has not hopped
-        case name if name in RESCHEDULED:  # with a delay of its own, and an id that is its root
+        case name if name in RESCHEDULED:  # it waits for a delay, and its root is its id
             return record.kind > 0 and not record.is_retry
         case "attempt":
             return record.kind == 0

@@ -40,11 +40,11 @@ class Told:
     ) -> None:
         for member, numbers in partitions.items():
             places = [f"orders[{format_ranges(sorted(numbers))}]"]
-            told = {"generation": generation, "places": places}
+            detail = {"generation": generation, "places": places}
             template = self._templates.get(member, {})
-            self.add("assignment", member, group=group, session_timeout_ms=SESSION_MS, **told, **template)
+            self.add("assignment", member, group=group, session_timeout_ms=SESSION_MS, **detail, **template)
             if served:
-                self.add("rebalance", member, change="assigned", **told)
+                self.add("rebalance", member, change="assigned", **detail)
 
     def revoked(self, **partitions: Iterable[int]) -> None:
         self.taken("revoked", partitions)

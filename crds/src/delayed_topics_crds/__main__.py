@@ -38,7 +38,7 @@ def _text(path: Path) -> str | None:
 
 @click.group()
 def main() -> None:
-    """CRDs, the chart's copies of them, and docs/reference.md, all made from the models."""
+    """Generates the CRDs, the chart's copies of them, and docs/reference.md from the models."""
 
 
 _root = click.option(

@@ -1,4 +1,4 @@
-"""Parts that more than one resource has."""
+"""Parts that several resources share."""
 
 from typing import Annotated, Literal
 
