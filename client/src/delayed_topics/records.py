@@ -15,7 +15,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_core.reasons import DeadLetterReason
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.errors import PASSING, KafkaCallError, KafkaUnreachable, call_error, making_client
+from delayed_topics_kafka.errors import TRANSIENT, KafkaCallError, KafkaUnreachable, call_error, making_client
 from delayed_topics_kafka.messages import headers_of
 from delayed_topics_kafka.stranded import when_stranded
 
@@ -310,4 +310,4 @@ class Records(Closing):
             self._at_hand.taken_away = True
 
 
-_GOES_ON = PASSING | {KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF}
+_GOES_ON = TRANSIENT | {KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF}

@@ -13,7 +13,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable, call_error, making_client
 from delayed_topics_kafka.messages import headers_of
-from delayed_topics_kafka.reader import MOST_AT_ONCE, PASSED_OVER, reader_config
+from delayed_topics_kafka.reader import IGNORED_ERRORS, MOST_AT_ONCE, reader_config
 
 from delayed_topics.record import number_in
 
@@ -69,9 +69,9 @@ class Scanner(Closing):
     def __init__(self, connection: Connection, progress: Progress) -> None:
         self._bootstrap_servers = connection.bootstrap_servers
         self._progress = progress
-        self._shut_out: list[KafkaError] = []
+        self._auth_errors: list[KafkaError] = []
         config = {
-            **reader_config(connection, "delayed-topics-client", stranded=Event(), shut_out=self._shut_out),
+            **reader_config(connection, "delayed-topics-client", stranded=Event(), auth_errors=self._auth_errors),
             "auto.offset.reset": "earliest",
             "statistics.interval.ms": 0,  # a command ends before it would be replaced
         }
@@ -110,8 +110,10 @@ class Scanner(Closing):
 
     def _silence(self, unread: list[TopicPartitionKey]) -> KafkaCallError:
         places = ", ".join(f"{topic} [{partition}]" for topic, partition in sorted(unread))
-        if self._shut_out:
-            return call_error(self._shut_out[-1], doing=f"reading {places}", bootstrap_servers=self._bootstrap_servers)
+        if self._auth_errors:
+            return call_error(
+                self._auth_errors[-1], doing=f"reading {places}", bootstrap_servers=self._bootstrap_servers
+            )
         return KafkaUnreachable(
             f"Kafka at {self._bootstrap_servers} sent nothing for {SILENT_SECONDS:g} s while the client read {places}. Check the "
             "address, the network and the brokers"
@@ -124,7 +126,7 @@ class Scanner(Closing):
             return key, (offset or 0) + 1
         if error.code() == KafkaError._PARTITION_EOF:
             return key, offset or 0
-        if error.code() in PASSED_OVER:
+        if error.code() in IGNORED_ERRORS:
             return ("", 0), -1
         raise call_error(error, doing=f"reading {key[0]}", bootstrap_servers=self._bootstrap_servers)
 

@@ -1,7 +1,7 @@
-"""The only caller of Kafka's admin API. Batch in, result per item out: the failure of one topic never hides another's.
+"""The only caller of Kafka's admin API. A call takes a batch and returns a result for each item, so that one failure never hides another.
 
-Methods block for at most `timeout_seconds` and return, for each item, its value or the KafkaCallError that befell it;
-those that ask about one thing raise it. One instance may be used by many threads.
+Methods block for at most `timeout_seconds`. For each item they return its value or its KafkaCallError. Methods about a single
+item raise the error instead. One instance may be used by many threads.
 """
 
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ class KafkaAdmin(RefusableCalls, GroupCalls, FencingCalls):
         )["cluster"]
         if isinstance(answer, KafkaError):
             raise self._error(answer, "describing the cluster")
-        self._shut_out.clear()
+        self._auth_errors.clear()
         return ClusterInfo(cluster_id=answer.cluster_id, brokers=tuple(node.id for node in answer.nodes))
 
     def offsets_retention_ms(self) -> int | None:
-        """For how long Kafka keeps committed offsets of a group without members, in milliseconds. None: it does not say, as when the user
-        has no right to DescribeConfigs of the cluster. Raises KafkaCallError."""
+        """Returns how long Kafka keeps the committed offsets of a group without members, in milliseconds. Returns None if Kafka does not
+        say, for example because the user lacks DescribeConfigs on the cluster. Raises KafkaCallError."""
         broker = str(self.describe_cluster().brokers[0])
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:

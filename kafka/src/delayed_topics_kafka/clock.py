@@ -1,8 +1,8 @@
-"""This machine's clock, for how long something takes or has been."""
+"""This machine's clock, for measuring durations."""
 
 import time
 
 
 def boot_seconds() -> float:
-    """Goes on while the machine is suspended, and nobody can set it."""
+    """Returns the seconds since boot. This clock runs on while the machine is suspended, and cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

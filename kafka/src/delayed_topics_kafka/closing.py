@@ -1,4 +1,4 @@
-"""What is closed at the end of its `with` block."""
+"""The base class of objects that a `with` block closes."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType

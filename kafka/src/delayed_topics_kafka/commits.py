@@ -1,4 +1,4 @@
-"""What a group has committed, asked for by a consumer that joins nothing."""
+"""Reads the committed offsets of a consumer group, with a consumer that does not join the group."""
 
 from collections.abc import Iterable
 
@@ -19,23 +19,23 @@ def committed_offsets(
     timeout_seconds: float = 10,
     ended: bool = False,
 ) -> dict[TopicPartitionKey, OffsetAndMetadata]:
-    """The offsets of the partitions that have a commit. Raises KafkaCallError.
+    """Returns the offsets of the partitions that have a commit. Raises KafkaCallError.
 
-    Offsets of an open transaction don't count. With `ended`, the call waits for the end of the transaction instead.
+    Offsets of an open transaction are not included. With `ended`, the call waits for the end of the transaction instead.
 
-    For programs that have to survive the call. The admin client (2.16) crashes when the group's coordinator moves meanwhile, see
-    https://github.com/confluentinc/librdkafka/issues/5040. The operator asks for many groups, and does so by an admin client in a helper
-    process.
+    A consumer makes the call, because the admin client (2.16) crashes the process if the group's coordinator moves meanwhile, see
+    https://github.com/confluentinc/librdkafka/issues/5040. The operator, which asks for many groups at once, uses an admin client in a
+    helper process.
     """
     places, deadline = list(partitions), Deadline(timeout_seconds)
     with OffsetsReader(connection, group, ended=ended) as reader:
-        # a broker that is not the coordinator any more says so at once, and the client gives up
+        # a broker that is no longer the coordinator answers that at once, and the client does not try again
         return until_reached(lambda: reader.read(places, deadline.remaining_seconds), deadline)
 
 
 class OffsetsReader(Closing):
-    """As `committed_offsets`, for many calls in a row. Its client is not polled between the calls, so it is not for a program that keeps
-    it, see stranded.py."""
+    """As `committed_offsets`, for many calls in a row. Do not keep a reader for long: nothing polls its client between calls, so a
+    stranded client would go unnoticed (see stranded.py)."""
 
     def __init__(self, connection: Connection, group: str, *, ended: bool) -> None:
         self._bootstrap_servers = connection.bootstrap_servers
@@ -47,7 +47,7 @@ class OffsetsReader(Closing):
     def read(
         self, partitions: Iterable[TopicPartitionKey], timeout_seconds: float
     ) -> dict[TopicPartitionKey, OffsetAndMetadata]:
-        """The offsets of the partitions that have a commit. Raises KafkaCallError."""
+        """Returns the offsets of the partitions that have a commit. Raises KafkaCallError."""
         try:
             places = [TopicPartition(*place) for place in partitions]
             answered = self._consumer.committed(places, timeout=timeout_seconds)
@@ -55,9 +55,9 @@ class OffsetsReader(Closing):
                 if tp.error is not None:
                     raise KafkaException(tp.error)
         except KafkaException as e:
-            # the client asks a coordinator that refuses until the timeout, and tells of the refusal here
-            told = self._consumer.poll(0)
-            error = (told and told.error()) or kafka_error(e)
+            # if the coordinator refuses, the client asks it again until the timeout, and reports the refusal only to a poll
+            event = self._consumer.poll(0)
+            error = (event and event.error()) or kafka_error(e)
             doing = f"reading the offsets of group {self._group}"
             raise call_error(error, doing=doing, bootstrap_servers=self._bootstrap_servers) from e
         return {

@@ -1,4 +1,4 @@
-"""How to reach one Kafka cluster, and the forms that travel: the files of a mounted Secret, and librdkafka properties."""
+"""How to reach one Kafka cluster, and the two formats of that: the files of a mounted Secret, and librdkafka properties."""
 
 import ssl
 from collections.abc import Mapping
@@ -26,35 +26,36 @@ _FORMS: Final = {
     "oauth_scope": ("oauth-scope", "sasl.oauthbearer.scope"),
     "oauth_extensions": ("oauth-extensions", "sasl.oauthbearer.extensions"),
 }
-"""Field → file of a Secret, librdkafka property."""
+"""Maps each field to its file in a Secret and to its librdkafka property."""
 
-_ALSO_CALLED: Final = {"max.in.flight.requests.per.connection": ("max.in.flight",)}
+_ALIASES: Final = {"max.in.flight.requests.per.connection": ("max.in.flight",)}
 
 _OIDC: Final = {"sasl.oauthbearer.method": "oidc"}
 """The client library fetches and renews tokens by itself, in a thread of its own."""
 
-_AUTHORITIES: Final = (
+_CA_BUNDLES: Final = (
     "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Alpine
     "/etc/pki/tls/certs/ca-bundle.crt",  # Red Hat
     "/etc/ssl/ca-bundle.pem",  # SUSE
 )
 
-OF_ALL_CLIENTS: Final = {
-    # Of one attempt. The kernel tries 1, 3, 7, 15 s after the first time: with the default of 30 s a network that has healed is
-    # found up to 16 s later, with this one 3 s.
+_CLIENT_DEFAULTS: Final = {
+    # The timeout of one connection attempt. The kernel repeats its SYN 1, 3, 7 and 15 s after the first one. With the default of 30 s,
+    # the client therefore notices up to 16 s late that the network is back. With 5 s, it notices within 3 s.
     "socket.connection.setup.timeout.ms": 5000,
-    # Producers have true by default: a topic that was just deleted would be made again, with the brokers' settings, as a foreign one.
+    # The default of producers is true. They would create a topic that was just deleted again, with the brokers' defaults, as a topic
+    # that belongs to no delayed topic.
     "allow.auto.create.topics": False,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """Bootstrap servers and credentials; secrets don't show in its repr. Raises ConnectionInvalid.
+    """Bootstrap servers and credentials. The repr shows no secrets. Raises ConnectionInvalid.
 
-    With `token_endpoint_url`, the clients fetch their tokens for OAUTHBEARER there, as an OAuth client with its secret.
-    `oauth_extensions` are SASL extensions, as "logicalCluster=lkc-1,identityPoolId=pool-1". `further` are librdkafka properties
-    that have no field of their own.
+    With `token_endpoint_url`, the clients fetch their OAUTHBEARER tokens there, as an OAuth client with a secret.
+    `oauth_extensions` are SASL extensions, such as "logicalCluster=lkc-1,identityPoolId=pool-1". `further` has the librdkafka
+    properties that have no field of their own.
     """
 
     bootstrap_servers: str
@@ -93,21 +94,21 @@ class Connection:
             raise ConnectionInvalid("a client certificate (tls.crt) and its key (tls.key) must be given together")
 
     def client_config(self) -> dict[str, Any]:
-        """librdkafka properties for any client."""
+        """Returns the librdkafka properties for any client of this connection."""
         fields = {name: getattr(self, attribute) for attribute, (_, name) in _FORMS.items()}
         oidc = self._oidc() if self.token_endpoint_url is not None else {}
         return {
-            **OF_ALL_CLIENTS,
+            **_CLIENT_DEFAULTS,
             **oidc,
             **{name: value for name, value in fields.items() if value is not None},
             **self.further,
         }
 
     def config_with(self, needed: Mapping[str, Any]) -> dict[str, Any]:
-        """As `client_config`, for a client that works only with the `needed` properties. Raises ConnectionInvalid if `further` has another
-        value of one."""
+        """As `client_config`, for a client that works only with the `needed` properties. Raises ConnectionInvalid if `further` gives one of
+        them another value."""
         for name, value in needed.items():
-            for spelled in (name, *_ALSO_CALLED.get(name, ())):
+            for spelled in (name, *_ALIASES.get(name, ())):
                 if spelled in self.further and _written(self.further[spelled]) != _written(value):
                     raise ConnectionInvalid(
                         f"the property {spelled} can't be {_written(self.further[spelled])}, because this client works only with "
@@ -117,16 +118,16 @@ class Connection:
 
     def _oidc(self) -> dict[str, Any]:
         own = self.token_endpoint_ca_pem is not None or "https.ca.location" in self.further
-        return _OIDC if own or (trusted := trusted_authorities()) is None else {**_OIDC, "https.ca.location": trusted}
+        return _OIDC if own or (trusted := system_ca_bundle()) is None else {**_OIDC, "https.ca.location": trusted}
 
     def to_files(self) -> dict[str, str]:
-        """The content of a Secret; the inverse of from_directory."""
+        """Returns the content of a Secret, by file name. The inverse of `from_directory`."""
         values = {file: getattr(self, attribute) for attribute, (file, _) in _FORMS.items()}
         return {file: value for file, value in values.items() if value is not None}
 
     @classmethod
     def from_directory(cls, path: Path) -> "Connection":
-        """A mounted Secret, with the files of `to_files`; only bootstrap-servers is always needed. Raises ConnectionInvalid."""
+        """Reads a mounted Secret, which has the files of `to_files`. Only bootstrap-servers is always needed. Raises ConnectionInvalid."""
         if not (path / "bootstrap-servers").is_file():
             raise ConnectionInvalid(
                 f"the folder {path} must contain the files of a connection, at least bootstrap-servers"
@@ -140,7 +141,7 @@ class Connection:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> "Connection":
-        """librdkafka properties, as in a client's properties file."""
+        """Takes librdkafka properties, as in the properties file of a client. Raises ConnectionInvalid."""
         known = {name: attribute for attribute, (_, name) in _FORMS.items()} | {
             "sasl.mechanisms": "sasl_mechanism",
             "metadata.broker.list": "bootstrap_servers",
@@ -152,19 +153,19 @@ class Connection:
         return cls(**fields, further={name: value for name, value in properties.items() if name not in known})
 
 
-def trusted_authorities() -> str | None:
-    """The file of the authorities that this machine trusts. The client library (2.16) finds only that of Red Hat's systems by itself,
-    for tokens."""
-    files = (ssl.get_default_verify_paths().cafile, *_AUTHORITIES)
+def system_ca_bundle() -> str | None:
+    """Returns the file with the certificate authorities that this machine trusts, None if there is none. For token endpoints, the client
+    library (2.16) finds such a file by itself only on Red Hat systems."""
+    files = (ssl.get_default_verify_paths().cafile, *_CA_BUNDLES)
     return next((file for file in files if file and Path(file).is_file()), None)
 
 
 def _written(value: object) -> str:
-    """As in a properties file."""
+    """Returns the value as a properties file spells it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _content(file: Path, attribute: str) -> str:
     text = file.read_text()
-    # a password may end in a space, but nobody means the newline that an editor or `echo` appends
+    # a password may end in a space, but a newline at the end comes from an editor or `echo`
     return text.rstrip("\r\n") if attribute in ("password", "oauth_client_secret") else text.strip()

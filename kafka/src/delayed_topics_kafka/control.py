@@ -1,4 +1,4 @@
-"""Control topics, of which a worker reads those of all its delayed topics, from their beginning and without a consumer group."""
+"""Reads the control topics of all delayed topics of a worker, from the beginning and without a consumer group."""
 
 from collections.abc import Collection
 from threading import Event
@@ -12,14 +12,14 @@ from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaCallError, call_error, making_client
-from delayed_topics_kafka.reader import MOST_AT_ONCE, PASSED_OVER, reader_config
+from delayed_topics_kafka.reader import IGNORED_ERRORS, MOST_AT_ONCE, reader_config
 
 LOOK_AGAIN_SECONDS: Final = 5
 
 
 class ControlRead(NamedTuple):
-    """A record of a control topic. `id`: its key. `control`: its value; None: it has none, or `is_understood` is False. `at_ms`: when it
-    was written, by the broker's clock."""
+    """A record of a control topic. `id` is its key. `control` is its value, and None if the record has none or `is_understood` is False.
+    `at_ms` is the time of its append in milliseconds, by the broker's clock."""
 
     topic: str
     id: bytes
@@ -29,18 +29,18 @@ class ControlRead(NamedTuple):
 
 
 class ControlReader(Closing):
-    """Topics of one partition each, with one client for all of them; belongs to one thread at a time.
+    """Reads topics of one partition each, with one client for all of them. Belongs to one thread at a time.
 
-    `read`: topics that were read to their end once. `problems`: why others can't be read.
+    `read` has the topics that were read to their end at least once. `problems` says by topic why it can't be read.
     """
 
     def __init__(self, connection: Connection, *, client_id: str) -> None:
         self._bootstrap_servers = connection.bootstrap_servers
         self._stranded = Event()
-        self._shut_out: list[KafkaError] = []
+        self._auth_errors: list[KafkaError] = []
         self._config = {
-            **reader_config(connection, client_id, stranded=self._stranded, shut_out=self._shut_out),
-            # retention and compaction remove what is over
+            **reader_config(connection, client_id, stranded=self._stranded, auth_errors=self._auth_errors),
+            # retention and compaction may have removed the offset where reading continues
             "auto.offset.reset": "earliest",
         }
         self.read: set[str] = set()
@@ -51,10 +51,10 @@ class ControlReader(Closing):
             self._consumer = Consumer(self._config)
 
     def follow(self, topics: Collection[str]) -> None:
-        """These from now on, and no others."""
+        """Reads these topics from now on, and no others."""
         fresh, over = set(topics) - self._positions.keys(), self._positions.keys() - set(topics)
         if fresh:
-            # not OFFSET_BEGINNING, for which the client library waits half a second until it asks for it
+            # not OFFSET_BEGINNING: the client library waits half a second before it looks that up
             self._positions.update(dict.fromkeys(fresh, 0))
             self._consumer.incremental_assign([TopicPartition(topic, 0, 0) for topic in fresh])
         if over:
@@ -65,7 +65,7 @@ class ControlReader(Closing):
             self.read -= over
 
     def poll(self, timeout_seconds: float) -> list[ControlRead]:
-        """What comes next, waiting for the first of it."""
+        """Returns the next records. Waits for the first one for at most `timeout_seconds`."""
         if self._stranded.is_set():
             self._stranded.clear()
             self._consumer.close()
@@ -75,17 +75,18 @@ class ControlReader(Closing):
         messages = [] if first is None else [first, *self._consumer.consume(MOST_AT_ONCE, 0)]
         reads = [read for message in messages if (read := self._take(message)) is not None]
         self._look_again()
-        if self._shut_out:
-            shut_out = self._error(self._shut_out.pop(), "control topics")
-            self.problems.update(dict.fromkeys(self._positions.keys() - self.read, shut_out))
-            self._shut_out.clear()
+        if self._auth_errors:
+            error = self._error(self._auth_errors.pop(), "control topics")
+            self.problems.update(dict.fromkeys(self._positions.keys() - self.read, error))
+            self._auth_errors.clear()
         return reads
 
     def close(self) -> None:
         self._consumer.close()
 
     def _look_again(self) -> None:
-        """The client library goes on by itself once a topic can be read again, and tells so only by the next record."""
+        """Assigns the topics with a problem again, and so finds out whether it is over. The client library does not report that a topic
+        can be read again until the topic has a new record."""
         if not self.problems or not self._looked.over:
             return
         self._looked = Deadline(LOOK_AGAIN_SECONDS)
@@ -104,7 +105,7 @@ class ControlReader(Closing):
         if error.code() == KafkaError._PARTITION_EOF:
             self.read.add(topic)
             self.problems.pop(topic, None)
-        elif error.code() not in PASSED_OVER:
+        elif error.code() not in IGNORED_ERRORS:
             self.problems[topic] = self._error(error, topic)
         return None
 
@@ -115,7 +116,7 @@ class ControlReader(Closing):
 def _read(topic: str, message: Message) -> ControlRead | None:
     key, value, at_ms = message.key(), message.value(), message.timestamp()[1]
     if not key:
-        return None  # it is about nothing
+        return None  # a record without a key names no id
     try:
         control = None if value is None else Control.decode(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""One deadline shared by all blocking steps of a call."""
+"""One deadline that all blocking steps of a call share."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _WAIT: Final = wait_random_exponential(multiplier=0.05, max=0.5)
 
 
 class Deadline:
-    """`seconds` from now, by the monotonic clock."""
+    """A point in time `seconds` from now, by the monotonic clock."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -30,7 +30,7 @@ class Deadline:
 
 
 def until_true(condition: Callable[[], bool], deadline: Deadline) -> bool:
-    """Ask until it is true, less and less often; False when the deadline is over."""
+    """Evaluates the condition at growing intervals until it is true. Returns False if the deadline passes first."""
     ask = Retrying(
         retry=retry_if_result(lambda true: not true),
         wait=_WAIT,
@@ -41,7 +41,8 @@ def until_true(condition: Callable[[], bool], deadline: Deadline) -> bool:
 
 
 def until_reached(call: Callable[[], T], deadline: Deadline) -> T:
-    """What it returns; called again, less and less often, while it raises KafkaUnreachable and the deadline is not over."""
+    """Returns what `call` returns. Calls it again, at growing intervals, while it raises KafkaUnreachable. Raises the last error when
+    the deadline has passed."""
     again = Retrying(
         retry=retry_if_exception_type(KafkaUnreachable),
         wait=_WAIT,

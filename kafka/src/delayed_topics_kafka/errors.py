@@ -1,21 +1,21 @@
-"""What can go wrong in calls to Kafka. Each error's message says what, where, and what to do.
+"""The errors of calls to Kafka. The message of each says what is wrong, where, and what to do.
 
 DelayedTopicsError (core)
 └── KafkaCallError
-    ├── ConnectionInvalid       bootstrap servers, credentials or certificates are missing or don't fit together
+    ├── ConnectionInvalid       bootstrap servers, credentials or certificates are missing or contradict each other
     ├── KafkaUnreachable        no answer in time; the same call may succeed later
     │   ├── TokenMissing        the token endpoint of the connection refuses, or doesn't answer
-    │   └── LeadersMissing      the topic was made, or grown, and some of its partitions have no leader yet
-    └── KafkaRefused            Kafka answered no; `code` is Kafka's name of the reason
-        ├── NotAuthorized       an ACL or the credentials
+    │   └── LeadersMissing      the topic was created or grown, and some of its partitions have no leader yet
+    └── KafkaRefused            Kafka refused the request; `code` is Kafka's name of the error
+        ├── NotAuthorized       an ACL is missing, or the credentials are wrong
         ├── TopicMissing
         ├── TopicExists
-        ├── GroupActive         members are in the group, so its offsets are theirs
-        ├── SettingsRefused     some settings of a topic; `words_of` has Kafka's of each
+        ├── GroupActive         the group has members, and only they can commit its offsets
+        ├── SettingsRefused     some settings of a topic; `words_of` has Kafka's message about each
         ├── TopicTruncated      the topic does not continue at the next offset of its reader
         │   └── RegistryLost    the registry was truncated, or deleted, or created again
-        ├── WriterFenced        a newer writer of the same transactional id has taken over
-        └── RegistryTooLarge    the registry has more than its reader holds
+        ├── WriterFenced        a newer writer with the same transactional id has taken over
+        └── RegistryTooLarge    the registry is larger than its reader may hold in memory
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,10 +32,10 @@ V = TypeVar("V")
 
 
 class KafkaCallError(DelayedTopicsError):
-    """Base of all errors of this member. Can be sent to another process, with all attributes and without its cause."""
+    """The base of all errors of this member. Errors can be pickled, with all attributes and without their cause."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # that of Exception calls the class with the message alone, and some have keyword-only parameters without a default
+        # Exception.__reduce__ would call the class with the message alone, but some classes have required keyword-only parameters
         return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
@@ -44,15 +44,15 @@ class ConnectionInvalid(KafkaCallError, ValueError):
 
 
 class KafkaUnreachable(KafkaCallError):
-    """No broker answered in time. Nothing is known about the outcome."""
+    """No broker answered in time. Kafka may or may not have executed the request."""
 
 
 class TokenMissing(KafkaUnreachable):
-    """Kafka was not asked, since the token endpoint gave no token. The client library asks it again every 10 s."""
+    """The token endpoint gave no token, so no request reached Kafka. The client library asks the endpoint again every 10 s."""
 
 
 class LeadersMissing(KafkaUnreachable):
-    """Some partitions of a topic have no leader yet. `made`: the topic as it is; its `left_out` has the settings that Kafka refused."""
+    """Some partitions of a topic have no leader yet. `made` describes the topic; its `left_out` has the settings that Kafka refused."""
 
     def __init__(self, message: str, *, made: TopicInfo) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class LeadersMissing(KafkaUnreachable):
 
 
 class KafkaRefused(KafkaCallError):
-    """Kafka refused. `code`: Kafka's name of the reason. `words`: Kafka's message."""
+    """Kafka refused the request. `code` is Kafka's name of the error, and `words` is Kafka's message."""
 
     def __init__(self, message: str, *, code: str, words: str = "") -> None:
         super().__init__(message)
@@ -69,7 +69,7 @@ class KafkaRefused(KafkaCallError):
 
 
 class NotAuthorized(KafkaRefused):
-    """The user of this connection may not do that."""
+    """The user of this connection lacks the right, or Kafka does not accept its credentials."""
 
 
 class TopicMissing(KafkaRefused):
@@ -81,11 +81,14 @@ class TopicExists(KafkaRefused):
 
 
 class GroupActive(KafkaRefused):
-    """The consumer group has members: only they can commit, and it can't be deleted."""
+    """The consumer group has members, so only they can commit and the group can't be deleted."""
 
 
 class SettingsRefused(KafkaRefused):
-    """Kafka doesn't take these settings of a topic, by a policy of whoever runs it; others of the same call were set."""
+    """A policy of the brokers refuses these settings of a topic. The other settings of the same call were set.
+
+    `words_of` has Kafka's message about each refused setting.
+    """
 
     def __init__(self, message: str, *, code: str, words_of: Mapping[str, str]) -> None:
         super().__init__(message, code=code)
@@ -93,22 +96,22 @@ class SettingsRefused(KafkaRefused):
 
 
 class TopicTruncated(KafkaRefused):
-    """The topic doesn't continue where it was read last: its records were removed, or it was deleted and created again."""
+    """The topic doesn't continue where its reader stopped. Either records were removed, or the topic was deleted and created again."""
 
 
 class RegistryLost(TopicTruncated):
-    """The registry does not continue where it was read last. It is unknown which resource owns which topic."""
+    """The registry does not continue where its reader stopped, so it is unknown which resource owns which topic."""
 
 
 class RegistryTooLarge(KafkaRefused):
-    """The registry has more than its reader was told to hold."""
+    """The registry has more keys and values than its reader may hold in memory."""
 
 
 class WriterFenced(KafkaRefused):
-    """A newer writer has the same transactional id. This one must not try again: it would shut the newer one out."""
+    """A newer writer has the same transactional id. The fenced writer must not try again, because it would fence the newer one."""
 
 
-PASSING: Final = frozenset(
+TRANSIENT: Final = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -130,9 +133,9 @@ PASSING: Final = frozenset(
         KafkaError._DESTROY_BROKER,  # the broker that was asked has gone from the metadata
     }
 )
-"""Kafka's answers that mean "ask again soon"."""
+"""Transient errors: the same request may succeed soon."""
 
-_UNREACHABLE: Final = PASSING | {
+_UNREACHABLE: Final = TRANSIENT | {
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
     KafkaError._MSG_TIMED_OUT,
@@ -141,7 +144,7 @@ _UNREACHABLE: Final = PASSING | {
     KafkaError.REQUEST_TIMED_OUT,
 }
 FENCED: Final = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-"""Kafka's answers to a producer whose transactional id a newer one has."""
+"""Kafka's answers to a producer whose transactional id is now used by a newer producer."""
 _REFUSALS: Final[dict[int, type[KafkaRefused]]] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
     KafkaError.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
@@ -166,14 +169,14 @@ _WHAT_TO_DO: Final[dict[type[KafkaRefused], str]] = {
 
 
 RAISED: Final = (KafkaException, SystemError)
-"""What calls that serve callbacks raise, such as flushing and ending a transaction. A SystemError takes the place of the KafkaException of
-a producer that has ended for good, if a callback runs at the time."""
+"""What calls that serve callbacks raise, such as flushing and ending a transaction. If a producer has a fatal error while a callback runs,
+the call raises SystemError instead of KafkaException."""
 
 
 def kafka_error(raised: KafkaException | SystemError) -> KafkaError:
-    """The KafkaError inside; the client library also raises KafkaException with a plain text."""
+    """Returns the KafkaError inside the exception. If the client library has raised KafkaException with a plain text, makes one from it."""
     if isinstance(raised, SystemError):
-        # the client library (2.16) never frees it, nor what its traceback refers to: clients with their threads
+        # the client library (2.16) never frees this exception, so its traceback would keep clients and their threads alive
         raised.__traceback__ = None
     if isinstance(raised.__cause__, KafkaException):
         raised = raised.__cause__
@@ -182,30 +185,30 @@ def kafka_error(raised: KafkaException | SystemError) -> KafkaError:
 
 
 MAX_ANSWER_CHARS: Final = 300
-"""How much of a token endpoint's answer a message quotes. The answer may be a whole page, and whoever names the endpoint in a connection
-can read the message."""
+"""How much of a token endpoint's answer an error message quotes. The answer may be a whole page, and whoever sets the endpoint in a
+connection can read the message."""
 _NO_TOKEN: Final = "Failed to acquire SASL OAUTHBEARER token: "
 _SASL_STATE: Final = "Request not valid in current SASL state"
 
 
 def is_token_failure(error: KafkaError) -> bool:
-    """Whether it was a token endpoint, and not Kafka, that refused or did not answer."""
+    """Whether a token endpoint, and not Kafka, refused or did not answer."""
     return error.code() == KafkaError._AUTHENTICATION and error.str().startswith(_NO_TOKEN)
 
 
 def is_end_of_login(error: KafkaError) -> bool:
-    """Whether a connection has ended together with the token that it was made with. The client library (2.16) connects again at once. Kafka
-    refuses in this way most of its tries to show a new token on the same connection."""
+    """Whether a connection has ended because its token has expired. The client library (2.16) connects again at once. With this error,
+    Kafka refuses most of the client library's attempts to authenticate again on the same connection."""
     return error.code() == KafkaError._AUTHENTICATION and _SASL_STATE in error.str()
 
 
 def call_error(error: KafkaError, *, doing: str, bootstrap_servers: str) -> KafkaCallError:
-    """The error of this module that `error` stands for. `doing` completes "… failed because …", such as "creating topic orders"."""
+    """Returns the error of this module that `error` stands for. `doing` completes "… failed because …", such as "creating topic orders"."""
     failed = f"{doing} failed because"
     if is_token_failure(error):
-        said = error.str().removeprefix(_NO_TOKEN)[:MAX_ANSWER_CHARS]
+        answer = error.str().removeprefix(_NO_TOKEN)[:MAX_ANSWER_CHARS]
         return TokenMissing(
-            f"{failed} the token endpoint gave no token for Kafka at {bootstrap_servers}: {said}. "
+            f"{failed} the token endpoint gave no token for Kafka at {bootstrap_servers}: {answer}. "
             "If the endpoint refused, correct the client id, the client secret and the scope. "
             "Otherwise correct its URL, the authority of its certificate, or the network"
         )
@@ -223,20 +226,20 @@ def call_error(error: KafkaError, *, doing: str, bootstrap_servers: str) -> Kafk
 
 
 def value_of(outcome: V | KafkaCallError) -> V:
-    """Raises the error, if it is one."""
+    """Returns the outcome. Raises it if it is an error."""
     if isinstance(outcome, KafkaCallError):
         raise outcome
     return outcome
 
 
 def values_of(outcomes: Mapping[K, V | KafkaCallError]) -> dict[K, V]:
-    """Raises the first error, if any is one."""
+    """Returns the outcomes. Raises the first error among them."""
     return {item: value_of(outcome) for item, outcome in outcomes.items()}
 
 
 @contextmanager
 def making_client(bootstrap_servers: str) -> Iterator[None]:
-    """Around the constructor of a client, which looks at all properties. Raises ConnectionInvalid."""
+    """Wraps the constructor of a client, which checks all properties. Raises ConnectionInvalid instead of KafkaException."""
     try:
         yield
     except KafkaException as e:

@@ -1,4 +1,4 @@
-"""Events of workers: written without waiting, read by the operator."""
+"""Events of workers. Writing them does not wait for Kafka; the operator reads them."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class EventWriter:
-    """Writes events fire and forget: one that can't be delivered is counted in `failed`, and nothing waits for it."""
+    """Writes events without waiting for Kafka. An event that can't be delivered is dropped, and counted in `failed`."""
 
     def __init__(self, connection: Connection, *, client_id: str) -> None:
         self._outbox = Outbox(connection, client_id=client_id)
@@ -25,16 +25,16 @@ class EventWriter:
 
     @property
     def failed(self) -> int:
-        """How many so far. Never raises."""
+        """How many events could not be delivered so far. Never raises."""
         return self._outbox.failed
 
     def tell(self, event: Event) -> None:
-        """Returns at once, and never raises."""
+        """Queues an event. Returns at once, and never raises."""
         self._outbox.write(EVENTS_TOPIC, key=event.topic, value=event.encode())
 
 
 class EventFollower(Closing):
-    """All events that the topic still has (seven days), oldest first, and then as they come; belongs to one thread at a time."""
+    """Reads all events that the topic still has (seven days), oldest first, and then new ones. Belongs to one thread at a time."""
 
     def __init__(self, connection: Connection, *, client_id: str = "delayed-topics-events") -> None:
         self._connection = connection
@@ -42,7 +42,7 @@ class EventFollower(Closing):
         self._reader = self._new_reader()
 
     def poll(self, timeout_seconds: float) -> list[Event]:
-        """The next events, waiting at most that long for the first. Raises KafkaCallError."""
+        """Returns the next events. Waits for the first one for at most `timeout_seconds`. Raises KafkaCallError."""
         try:
             return list(_events(self._reader.poll(timeout_seconds)))
         except TopicTruncated as e:
@@ -52,8 +52,8 @@ class EventFollower(Closing):
             return []
 
     def catch_up(self, timeout_seconds: float, take: Callable[[Event], object]) -> None:
-        """Gives everything up to the end as it is now to `take`. Raises KafkaCallError: KafkaUnreachable when nothing comes for that
-        time."""
+        """Passes every event up to the present end of the topic to `take`. Raises KafkaCallError, and in particular KafkaUnreachable if
+        nothing arrives for `timeout_seconds`."""
 
         def take_all(reads: list[Read]) -> None:
             for event in _events(reads):

@@ -1,4 +1,4 @@
-"""Transactions of producers that are gone."""
+"""Ends the transactions that former producers have left open."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,8 +13,8 @@ class FencingCalls(AdminCalls):
     """Admin calls about transactional ids."""
 
     def fence(self, transactional_ids: Sequence[str]) -> dict[str, KafkaCallError | None]:
-        """Ends what producers of these ids have left open, and shuts them out. The client library has no admin call for that:
-        it takes a producer of the same id."""
+        """Ends the open transactions of the producers with these ids, and fences these producers. The client library has no admin
+        call for that, so this begins a producer with each id."""
 
         deadline = self._deadline()
 

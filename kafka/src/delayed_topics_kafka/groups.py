@@ -1,4 +1,4 @@
-"""Consumer groups: described, deleted, and what they have committed."""
+"""Admin calls that describe and delete consumer groups, and read and write their committed offsets."""
 
 import struct
 import warnings
@@ -22,14 +22,15 @@ class GroupCalls(AdminCalls):
     def committed_of_groups(
         self, wanted: Mapping[str, Sequence[TopicPartitionKey] | None]
     ) -> dict[str, Committed | KafkaCallError]:
-        """By group. Partitions None: all that have a commit; else None stands for "no commit".
+        """Returns the committed offsets by group and partition. For a group whose `wanted` is None, these are all partitions with a
+        commit. For others, these are the partitions of `wanted`, and None means that a partition has no commit.
 
-        Offsets of a transaction that is still open don't count. Nor are they waited for: it may be that of a worker that was
-        killed, which Kafka aborts after its `transaction.timeout.ms` only.
+        Offsets of an open transaction are not included. The call does not wait for the end of the transaction either, because it
+        may belong to a killed worker, and Kafka then aborts it only after its `transaction.timeout.ms`.
         """
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
-            # librdkafka takes one group a call: all are sent before any is waited for
+            # librdkafka takes one group per call, so this sends all calls before it waits for any of them
             return {
                 group: self._client.list_consumer_group_offsets(
                     [ConsumerGroupTopicPartitions(group, _topic_partitions(wanted[group]))],
@@ -50,14 +51,15 @@ class GroupCalls(AdminCalls):
     def commit(
         self, group: str, offsets: Mapping[TopicPartitionKey, OffsetAndMetadata]
     ) -> dict[TopicPartitionKey, KafkaCallError | None]:
-        """Commits for a group without members, which need not exist yet. With members: GroupActive, and nothing changes."""
+        """Commits offsets of a group without members, which need not exist yet. If it has members, each outcome is GroupActive, and nothing
+        changes."""
 
         def send(pending: list[TopicPartitionKey], timeout_seconds: float) -> Mapping[TopicPartitionKey, Wait]:
             offered = [TopicPartition(*key, offsets[key].offset, offsets[key].metadata) for key in pending]
             future = self._client.alter_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(group, offered)], request_timeout=timeout_seconds
             )[group]
-            return {key: _one_of(future.result, key) for key in pending}
+            return {key: _result_of(future.result, key) for key in pending}
 
         def doing(key: TopicPartitionKey) -> str:
             return f"committing offsets of group {group} for {key[0]} [{key[1]}]"
@@ -65,7 +67,7 @@ class GroupCalls(AdminCalls):
         return self._many(list(offsets), send, doing, nothing)
 
     def describe_groups(self, groups: Sequence[str]) -> dict[str, GroupInfo | KafkaCallError]:
-        """A group that doesn't exist has the state Dead."""
+        """Returns the state and the members of each group. A group that doesn't exist has the state Dead."""
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
             futures = self._client.describe_consumer_groups(pending, request_timeout=timeout_seconds)
@@ -74,10 +76,10 @@ class GroupCalls(AdminCalls):
         return self._many(groups, send, lambda group: f"describing group {group}", _group_info)
 
     def describe_classic_group(self, group: str) -> GroupInfo | KafkaCallError:
-        """As `describe_groups`, of one group with the classic protocol; any other is Dead.
+        """As `describe_groups`, for one group with the classic protocol. A group with another protocol has the state Dead.
 
-        By the older of the client's two calls, which asks every broker and not the coordinator: the newer one can abort the process
-        when it gets no answer (https://github.com/confluentinc/librdkafka/issues/4605). It tells of no instance ids.
+        This uses the older of the client library's two calls, which asks every broker and not the coordinator, and returns no instance
+        ids. The newer call can abort the process if it gets no answer (https://github.com/confluentinc/librdkafka/issues/4605).
         """
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
@@ -86,7 +88,7 @@ class GroupCalls(AdminCalls):
         return self._many([group], send, lambda group: f"describing group {group}", lambda found: found)[group]
 
     def delete_groups(self, groups: Sequence[str]) -> dict[str, KafkaCallError | None]:
-        """A group that isn't there counts as deleted."""
+        """Deletes groups. A group that doesn't exist counts as deleted."""
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
             futures = self._client.delete_consumer_groups(pending, request_timeout=timeout_seconds)
@@ -102,7 +104,7 @@ class GroupCalls(AdminCalls):
 
 
 def _listed(client: AdminClient, group: str, timeout_seconds: float) -> GroupInfo:
-    """Raises KafkaException."""
+    """Describes the group by the older call. Raises KafkaException."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         found: list[Any] = client.list_groups(group=group, timeout=timeout_seconds)
@@ -121,7 +123,7 @@ def _listed(client: AdminClient, group: str, timeout_seconds: float) -> GroupInf
 
 
 def assigned_partitions(assignment: bytes) -> Iterator[TopicPartitionKey]:
-    """Of Kafka's ConsumerProtocolAssignment: a version, then topics with their partitions."""
+    """Decodes Kafka's ConsumerProtocolAssignment, which is a version followed by topics with their partitions."""
     if not assignment:
         return
     (topics,) = struct.unpack_from(">i", assignment, 2)
@@ -135,8 +137,8 @@ def assigned_partitions(assignment: bytes) -> Iterator[TopicPartitionKey]:
         at += 4 * count
 
 
-def _one_of(result: Wait, key: TopicPartitionKey) -> Wait:
-    """Waits for the answer of a whole request and takes the part of one partition."""
+def _result_of(result: Wait, key: TopicPartitionKey) -> Wait:
+    """Returns a function that waits for the answer to a whole request, and raises the error of one partition."""
 
     def wait(timeout_seconds: float) -> None:
         answer: ConsumerGroupTopicPartitions = result(timeout_seconds)
@@ -175,5 +177,5 @@ def _keys(assignment: MemberAssignment) -> tuple[TopicPartitionKey, ...]:
 
 
 def _camel(name: str) -> str:
-    """PREPARING_REBALANCING, as the client library has it, is Kafka's PreparingRebalance."""
+    """Turns a name of the client library, such as PREPARING_REBALANCING, into Kafka's, such as PreparingRebalance."""
     return "".join(word.capitalize() for word in name.replace("REBALANCING", "REBALANCE").split("_"))

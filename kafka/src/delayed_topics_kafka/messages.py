@@ -1,4 +1,4 @@
-"""Reading a message's headers without dying of them."""
+"""Reads the headers of a message without a crash of the process."""
 
 from collections.abc import Sequence
 from operator import methodcaller
@@ -7,15 +7,16 @@ from typing import Final
 from confluent_kafka import Message
 from delayed_topics_core.headers import Header
 
-# For a header name that is not UTF-8 the client library returns a list with a NULL in it *and* an exception. Whoever calls
-# through C (as here) gets a SystemError. A plain `message.headers()` gets it a few times, too, and then, once CPython 3.11 or
-# newer has specialized the hot call, gets the list: the exception surfaces in the next poll(), which loses its records, and
-# the NULL crashes the process.
+# If a header's name is not UTF-8, the client library both returns a list that contains a NULL and sets an exception. A call through
+# C, as with this methodcaller, then raises SystemError. A plain `message.headers()` does so only at first: once CPython 3.11 or newer
+# has specialized the hot call, it returns the list. The next poll() then raises the exception and loses its records, and the NULL
+# crashes the process.
 _headers: Final = methodcaller("headers")
 
 
 def headers_of(message: Message) -> Sequence[Header] | None:
-    """None: a header's name is not UTF-8. To be called once per message: a second call is given the broken list."""
+    """Returns the headers of a message, None if the name of one is not UTF-8. Call this once per message, because a second call gets the
+    broken list."""
     try:
         headers: Sequence[Header] | None = _headers(message)
     except (SystemError, UnicodeDecodeError):

@@ -8,7 +8,7 @@ from delayed_topics_core.offsets import TopicPartitionKey
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterInfo:
-    """`brokers`: the ids of those that answer."""
+    """`brokers` has the ids of the brokers that are up."""
 
     cluster_id: str
     brokers: tuple[int, ...]
@@ -16,9 +16,11 @@ class ClusterInfo:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicInfo:
-    """`id` as Kafka's own tools print it. `replication_factor`: the lowest of its partitions. `leaders_known`: all partitions serve.
-    `leaderless`: partitions that don't. `lagging`: those that have replicas out of sync. `left_out`: of a topic that was just made, the
-    settings that Kafka refused.
+    """The description of a topic.
+
+    `id` is spelled as Kafka's own tools print it. `replication_factor` is the lowest of all partitions. `leaders_known` is True if all
+    partitions have a leader, and `leaderless` has those that have none. `lagging` has the partitions with replicas out of sync.
+    `left_out` has the settings that Kafka refused, if the topic was just created.
     """
 
     name: str
@@ -41,7 +43,7 @@ class NewTopicSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupMember:
-    """`target` is what the member shall have once it has followed; None under the classic protocol."""
+    """`target` is the assignment that the member is moving to; None under the classic protocol."""
 
     client_id: str
     assignment: tuple[TopicPartitionKey, ...]
@@ -50,10 +52,10 @@ class GroupMember:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupInfo:
-    """`state` as Kafka spells it: Stable, PreparingRebalance, CompletingRebalance, Empty, Dead, Unknown.
+    """`state` is spelled as in Kafka: Stable, PreparingRebalance, CompletingRebalance, Empty, Dead, Unknown.
 
-    A group that doesn't exist is Dead. Under the consumer protocol a rebalance under way shows as Unknown: `settled` tells
-    whether every member has what it shall have. `assignor`: as Kafka names it; empty while there is none.
+    A group that doesn't exist is Dead. Under the consumer protocol, a group in a rebalance is Unknown. `settled` says whether every
+    member has its target assignment. `assignor` is spelled as in Kafka, and empty if the group has none.
     """
 
     group: str

@@ -1,6 +1,6 @@
-"""Reads a topic of one partition from its beginning, or from an offset, without a consumer group: the registry, the events, answers.
+"""Reads a topic of one partition, from its beginning or from an offset, without a consumer group: the registry, events, answers of workers.
 
-It does so in pieces, so that a topic of a million records takes no more memory than one of a thousand.
+The records come in batches, so that a topic of a million records takes no more memory than one of a thousand.
 """
 
 import logging
@@ -15,7 +15,7 @@ from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline, until_true
 from delayed_topics_kafka.errors import (
-    PASSING,
+    TRANSIENT,
     KafkaCallError,
     KafkaUnreachable,
     TopicMissing,
@@ -25,37 +25,36 @@ from delayed_topics_kafka.errors import (
     kafka_error,
     making_client,
 )
-from delayed_topics_kafka.stranded import note_shut_out, when_stranded
+from delayed_topics_kafka.stranded import collect_auth_error, when_stranded
 
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 1000
-"""Records of a piece."""
-FETCHED_AHEAD: Final[dict[str, Any]] = {
+"""The largest number of records in a batch."""
+FETCH_LIMITS: Final[dict[str, Any]] = {
     "queued.min.messages": MOST_AT_ONCE,
     "queued.max.messages.kbytes": 2048,
     "fetch.message.max.bytes": 1_048_576,
     "fetch.max.bytes": 2_097_152,
 }
-"""What the client library holds of what nobody has asked for yet: by default 100,000 records and 64 MiB. A larger record comes all
-the same, by itself."""
+"""Limits what the client library fetches ahead, which is by default 100,000 records and 64 MiB. A larger record still arrives, alone."""
 
-_ASK_AGAIN = PASSING | {KafkaError._TIMED_OUT}
-PASSED_OVER = frozenset(
+_ASK_AGAIN = TRANSIENT | {KafkaError._TIMED_OUT}
+IGNORED_ERRORS = frozenset(
     {
-        # librdkafka goes on by itself
+        # librdkafka recovers from these by itself
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
         KafkaError._TIMED_OUT,
-        # the client library insists on a group id and looks for its coordinator; nothing here uses either
+        # the client library requires a group id and looks for the group's coordinator, but this reader uses neither
         KafkaError.GROUP_AUTHORIZATION_FAILED,
     }
 )
 
 
 class Read(NamedTuple):
-    """A record of the topic. `at_ms`: its timestamp."""
+    """A record of the topic. `at_ms` is its timestamp in milliseconds."""
 
     offset: int
     key: bytes | None
@@ -64,11 +63,11 @@ class Read(NamedTuple):
 
 
 Take = Callable[[list[Read]], object]
-"""Is given what was read, piece after piece; the last may be empty."""
+"""Takes the records, batch after batch. The last batch may be empty."""
 
 
 class PartitionReader(Closing):
-    """Poll-driven, without threads of its own; belongs to one thread at a time."""
+    """Reads only while a method is called, and has no thread of its own. Belongs to one thread at a time."""
 
     def __init__(
         self,
@@ -78,40 +77,45 @@ class PartitionReader(Closing):
         client_id: str,
         start: int = 0,
     ) -> None:
-        """`start`: the first offset to read, which must not be removed yet; 0: the first that is there."""
+        """`start` is the first offset to read, which Kafka must not have removed. 0 means the first offset that the topic still has.
+
+        Raises ConnectionInvalid.
+        """
         self._bootstrap_servers = connection.bootstrap_servers
         self._topic = topic
         self._stranded = Event()
-        self._shut_out: list[KafkaError] = []
+        self._auth_errors: list[KafkaError] = []
         self._config = {
-            **reader_config(connection, client_id, stranded=self._stranded, shut_out=self._shut_out),
+            **reader_config(connection, client_id, stranded=self._stranded, auth_errors=self._auth_errors),
             "auto.offset.reset": "error",
         }
         self.position = start
-        """The next offset: everything below was returned, will be with the next call that succeeds, or isn't there any more."""
+        """The next offset to read. Each record below it was returned, will be returned by the next call that succeeds, or was removed."""
         self.at_end = False
-        """All was read once that was there then."""
+        """Whether reading has reached the end of the topic at least once."""
         self._reads: list[Read] = []
         self._assigned = False
         with making_client(connection.bootstrap_servers):
             self._consumer = Consumer(self._config)
 
     def poll(self, timeout_seconds: float) -> list[Read]:
-        """The next piece, waiting for the first of it. Raises KafkaCallError; what was read by then comes with the next call."""
+        """Returns the next batch. Waits for its first record for at most `timeout_seconds`. Raises KafkaCallError; the next call then
+        returns the records that were read before the error."""
         self._assign()
         self._read(timeout_seconds)
         return self._hand_out()
 
     def catch_up(self, timeout_seconds: float, take: Take) -> None:
-        """Everything up to the end as it is now. Raises KafkaCallError; see read_to."""
+        """Reads to the present end of the topic. Otherwise as `read_to`."""
         deadline = Deadline(timeout_seconds)
         self.read_to(self._end(deadline), deadline, take)
         self.at_end = True
 
     def read_to(self, end: int, deadline: Deadline, take: Take) -> None:
-        """Everything below the offset `end`, which has to be there already. Raises KafkaCallError, and what `take` raises.
+        """Passes every record below the offset `end` to `take`. The topic must have reached that offset. Raises KafkaCallError, and what
+        `take` raises.
 
-        The deadline begins anew with each piece: how much there is says nothing about Kafka.
+        The deadline starts again with each batch, because a topic may be long although Kafka answers quickly.
         """
         while self.position < end:
             if deadline.over:
@@ -131,34 +135,33 @@ class PartitionReader(Closing):
         self._consumer.close()
 
     def _assign(self) -> None:
-        # Only once records are asked for, when `_end` has made the client know the partition's leader: without it, the client asks for
-        # the beginning 500 ms later (rd_kafka_toppar_offset_retry)
+        # Not before the first read: by then `_end` has made the client learn the partition's leader. A client that does not know the
+        # leader looks up the first offset 500 ms later (rd_kafka_toppar_offset_retry).
         if not self._assigned:
             self._consumer.assign([TopicPartition(self._topic, 0, self.position or OFFSET_BEGINNING)])
             self._assigned = True
 
     def _end(self, deadline: Deadline) -> int:
-        """The end as it is now; asked again while there is no leader, or nobody answers."""
+        """Returns the present end of the topic. Asks again while the partition has no leader or no broker answers."""
         answers: list[int | KafkaError] = []
 
         def answered() -> bool:
             answers.append(self._ask_end(deadline.remaining_seconds))
             return isinstance(answers[-1], int) or answers[-1].code() not in _ASK_AGAIN
 
-        # of a token endpoint that fails the client library tells once, until it fails in other words
-        self._shut_out[:] = filter(is_token_failure, self._shut_out)
+        # keep token failures: the client library does not report the same failure of a token endpoint a second time
+        self._auth_errors[:] = filter(is_token_failure, self._auth_errors)
         until_true(answered, deadline)
         if isinstance(error := answers[-1], KafkaError):
-            self._read(0)  # the client tells only then that it was shut out: with a wrong password it just tries on
-            raise self._error(self._shut_out[-1] if self._shut_out and error.code() in _ASK_AGAIN else error)
-        self._shut_out.clear()
+            self._read(0)  # calls `error_cb`: with a wrong password, the client keeps trying and calls only time out
+            raise self._error(self._auth_errors[-1] if self._auth_errors and error.code() in _ASK_AGAIN else error)
+        self._auth_errors.clear()
         return error
 
     def _ask_end(self, timeout_seconds: float) -> int | KafkaError:
-        # the question for the end answers "unknown partition" also when no broker is there: whether the topic exists is
-        # for the metadata to say
+        # get_watermark_offsets raises "unknown partition" also if no broker is up, so only the metadata say whether the topic exists
         try:
-            self._read(0)  # else a client that is stranded before anything was read would never be replaced
+            self._read(0)  # otherwise a client that is stranded before the first read would never be replaced
             missing = self._consumer.list_topics(self._topic, timeout_seconds).topics[self._topic].error
             if isinstance(missing, KafkaError):
                 return missing
@@ -186,7 +189,7 @@ class PartitionReader(Closing):
         return reads
 
     def _take(self, message: Message) -> KafkaError | None:
-        """An error that reading can't go on with, None for all else."""
+        """Takes in a message. Returns the error if reading can't continue after it, otherwise None."""
         error = message.error()
         offset = message.offset()
         if error is None:
@@ -196,7 +199,7 @@ class PartitionReader(Closing):
         elif error.code() == KafkaError._PARTITION_EOF and offset is not None:
             self.position = max(self.position, offset)
             self.at_end = True
-        elif error.code() not in PASSED_OVER:
+        elif error.code() not in IGNORED_ERRORS:
             return error
         return None
 
@@ -217,16 +220,17 @@ class PartitionReader(Closing):
 
 
 def reader_config(
-    connection: Connection, client_id: str, *, stranded: Event, shut_out: list[KafkaError]
+    connection: Connection, client_id: str, *, stranded: Event, auth_errors: list[KafkaError]
 ) -> dict[str, Any]:
-    """Of a consumer of whole topics, without a group. `stranded` is set once the client is, and `shut_out` gets why Kafka, or a token
-    endpoint, does not let it in: that is told of no topic, and so not where errors of reading are."""
+    """Returns the properties of a consumer that reads whole topics without a group. The client sets `stranded` once it is stranded. If
+    Kafka or a token endpoint refuses its credentials, it adds the errors to `auth_errors`: such errors belong to no topic, so polls do not
+    return them."""
     return {
-        **when_stranded(stranded.set),  # which a connection can turn off
-        **FETCHED_AHEAD,
+        **when_stranded(stranded.set),  # the properties of a connection can turn this off
+        **FETCH_LIMITS,
         **connection.client_config(),
         "client.id": client_id,
-        "error_cb": partial(note_shut_out, shut_out),
+        "error_cb": partial(collect_auth_error, auth_errors),
         "group.id": "delayedtopics.readers",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,

@@ -1,6 +1,7 @@
-"""Topics on brokers that refuse settings, by a policy as managed services have one.
+"""Topics on brokers with a policy that refuses some settings, as managed services have it.
 
-Kafka refuses the whole call and says in words why. So each setting is tried by itself: what is refused is left out, and told.
+Kafka refuses the whole call, and says why only in words. These calls therefore try each setting by itself, leave out those that Kafka
+refuses, and return their names.
 https://kafka.apache.org/documentation/#brokerconfigs_create.topic.policy.class.name
 """
 
@@ -16,33 +17,35 @@ _CODES: Final = frozenset({"POLICY_VIOLATION", "INVALID_CONFIG"})
 
 
 class RefusableCalls(TopicCalls):
-    """As TopicCalls, but a setting that is refused takes no other with it."""
+    """As TopicCalls, but one refused setting does not prevent the others."""
 
     def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaCallError]:
-        """Returns when each topic that could be created is usable. A setting that Kafka refuses is left out of it."""
+        """Creates topics, and returns when each topic that could be created is usable. Leaves out the settings that Kafka refuses."""
         outcomes = super().create_topics(specs)
         for spec in specs:
             if _is_about_settings(outcomes[spec.name]) and spec.config:
-                outcomes[spec.name] = self._created_without(spec, outcomes[spec.name])
+                outcomes[spec.name] = self._create_accepted(spec, outcomes[spec.name])
         return outcomes
 
     def alter_topic_configs(self, settings: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaCallError | None]:
-        """Sets these settings of each topic and leaves its others alone; SettingsRefused: Kafka refuses some, and has taken the rest."""
+        """Sets these settings of each topic and leaves its others alone. The outcome SettingsRefused means that Kafka has refused some of
+        them and accepted the others."""
         outcomes = super().alter_topic_configs(settings)
         for topic, outcome in outcomes.items():
             if _is_about_settings(outcome):
-                outcomes[topic] = self._one_by_one(topic, settings[topic], outcome)
+                outcomes[topic] = self._alter_each(topic, settings[topic], outcome)
         return outcomes
 
-    def _created_without(self, spec: NewTopicSpec, refusal: TopicInfo | KafkaCallError) -> TopicInfo | KafkaCallError:
-        """The topic, made without the settings that are refused each by itself; or why it isn't made without any of them either."""
+    def _create_accepted(self, spec: NewTopicSpec, refusal: TopicInfo | KafkaCallError) -> TopicInfo | KafkaCallError:
+        """Creates the topic with those settings that Kafka accepts each by itself. Returns the error if Kafka refuses the topic even
+        without settings."""
 
         def answer(config: Mapping[str, str]) -> KafkaCallError | None:
             bare = replace(spec, config=config)
-            return self._ask_for_topics([bare], self._deadline(), validate_only=True)[spec.name]
+            return self._request_topics([bare], self._deadline(), validate_only=True)[spec.name]
 
         if (other := answer({})) is not None:
-            return _both(refusal, other) if _is_about_settings(refusal) and _is_about_settings(other) else other
+            return _combined(refusal, other) if _is_about_settings(refusal) and _is_about_settings(other) else other
         accepted = {name: value for name, value in spec.config.items() if answer({name: value}) is None}
         made = super().create_topics([replace(spec, config=accepted)])[spec.name]
         left_out = tuple(sorted(spec.config.keys() - accepted.keys()))
@@ -50,7 +53,7 @@ class RefusableCalls(TopicCalls):
             return LeadersMissing(str(made), made=replace(made.made, left_out=left_out))
         return replace(made, left_out=left_out) if isinstance(made, TopicInfo) else made
 
-    def _one_by_one(self, topic: str, settings: Mapping[str, str], refusal: KafkaRefused) -> KafkaCallError | None:
+    def _alter_each(self, topic: str, settings: Mapping[str, str], refusal: KafkaRefused) -> KafkaCallError | None:
         words_of: dict[str, str] = {}
         for name, value in settings.items():
             outcome = super().alter_topic_configs({topic: {name: value}})[topic]
@@ -61,8 +64,8 @@ class RefusableCalls(TopicCalls):
         return SettingsRefused(str(refusal), code=refusal.code, words_of=words_of) if words_of else None
 
 
-def _both(refusal: KafkaRefused, without: KafkaRefused) -> KafkaRefused:
-    """What Kafka said to a topic, and what to the same one without its settings: either may be what somebody has to change."""
+def _combined(refusal: KafkaRefused, without: KafkaRefused) -> KafkaRefused:
+    """Combines Kafka's refusals of a topic with and without its settings, because either may name what has to be changed."""
     if refusal.words == without.words:
         return refusal
     message = f"{refusal}. It also refused the topic without its settings ({without.words})"

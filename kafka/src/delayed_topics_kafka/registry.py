@@ -1,4 +1,4 @@
-"""The registry as it is followed by everybody and written by the operator."""
+"""The registry, which all programs follow and the operator writes."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 
 _ABORT_SECONDS = 1.0
 PARTITION_BYTES = 10
-"""A partition of a layout takes as much memory as so many bytes of another record."""
+"""One partition of a layout takes as much memory as this many bytes of any other record."""
 
 
 class RegistryChange(NamedTuple):
-    """A record as it was read; `record` None: removed."""
+    """A change of the registry. `record` is None if the key was removed."""
 
     offset: int
     key: str
@@ -46,7 +46,7 @@ class RegistryChange(NamedTuple):
 
 
 @contextmanager
-def _lost() -> Iterator[None]:
+def _raising_registry_lost() -> Iterator[None]:
     """Raises RegistryLost instead of TopicTruncated."""
     try:
         yield
@@ -57,9 +57,9 @@ def _lost() -> Iterator[None]:
 
 
 class RegistryFollower(Closing):
-    """Poll-driven, without a group or threads of its own; belongs to one thread at a time.
+    """Reads the registry into `state`, without a consumer group or a thread of its own. Belongs to one thread at a time.
 
-    A record that doesn't parse is logged and passed over, so that a newer writer doesn't stop an older reader.
+    It logs and skips a record that it can't parse, so that a newer writer does not stop an older reader.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class RegistryFollower(Closing):
         client_id: str = "delayed-topics-registry",
         most_bytes: int | None = None,
     ) -> None:
-        """`most_bytes`: of all keys and values that are held; with more every call raises RegistryTooLarge. In memory they take
-        about four times that."""
+        """`most_bytes` limits the size of all keys and values together. Above it, every call raises RegistryTooLarge. In memory they
+        take about four times their size."""
         self._reader = PartitionReader(connection, REGISTRY_TOPIC, client_id=client_id)
         self._most_bytes = most_bytes
         self._sizes: dict[str, int] = {}
@@ -79,24 +79,24 @@ class RegistryFollower(Closing):
 
     @property
     def at_end(self) -> bool:
-        """`state` is not on its way any more: all was read once that was there then."""
+        """Whether `state` is complete: reading has reached the end of the registry at least once."""
         return self._reader.at_end
 
     def poll(self, timeout_seconds: float) -> list[RegistryChange]:
-        """The next changes, waiting at most that long for the first. Raises KafkaCallError."""
-        with _lost():
+        """Returns the next changes. Waits for the first one for at most `timeout_seconds`. Raises KafkaCallError."""
+        with _raising_registry_lost():
             reads = self._reader.poll(timeout_seconds)
         return self._apply(reads)
 
     def catch_up(self, timeout_seconds: float) -> None:
-        """Reads to the end as it is now. Raises KafkaCallError: KafkaUnreachable when nothing comes for that time, TopicMissing
-        without a registry."""
-        with _lost():
+        """Reads to the present end of the registry. Raises KafkaCallError, and in particular KafkaUnreachable if nothing arrives for
+        `timeout_seconds`, and TopicMissing without a registry."""
+        with _raising_registry_lost():
             self._reader.catch_up(timeout_seconds, self._apply)
 
     def read_to(self, end: int, deadline: Deadline) -> None:
-        """Reads what lies below the offset `end`, which has to be there already. Raises KafkaCallError."""
-        with _lost():
+        """Reads everything below the offset `end`, which the registry must have reached. Raises KafkaCallError."""
+        with _raising_registry_lost():
             self._reader.read_to(end, deadline, self._apply)
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class RegistryFollower(Closing):
                 log.warning("skipping the record at offset %d of topic %s: %s", read.offset, REGISTRY_TOPIC, e)
                 continue
             changes.append(RegistryChange(read.offset, key, record))
-            self._weigh(key, read.value, record)
+            self._count_bytes(key, read.value, record)
         if self._most_bytes is not None and self._held_bytes > self._most_bytes:
             raise RegistryTooLarge(
                 f"topic {REGISTRY_TOPIC} has more than {self._most_bytes >> 20} MiB of keys and values in {len(self._sizes)} records, "
@@ -121,20 +121,20 @@ class RegistryFollower(Closing):
             )
         return changes
 
-    def _weigh(self, key: str, value: bytes | None, record: RegistryRecord | None) -> None:
+    def _count_bytes(self, key: str, value: bytes | None, record: RegistryRecord | None) -> None:
         self._held_bytes -= self._sizes.pop(key, 0)
         if value is not None:
             kinds = record.layout.kinds if isinstance(record, LayoutRecord) else ()
-            partitions = sum(len(kind.partitions) for kind in kinds)  # which the value has as ranges
+            partitions = sum(len(kind.partitions) for kind in kinds)  # the value has them only as ranges
             self._sizes[key] = len(key) + len(value) + PARTITION_BYTES * partitions
             self._held_bytes += self._sizes[key]
 
 
 class RegistryWriter:
-    """Writes records and returns when the follower has read them back. Belongs to the follower's thread.
+    """Writes records, and returns when the follower has read them back. Belongs to the follower's thread.
 
-    With a `transactional_id` it has to be opened, each call is a transaction, and Kafka takes it from the newest writer of that id
-    only. After WriterFenced every call raises it: a writer that began anew would shut out the one that has taken over.
+    With a `transactional_id`, the writer must be opened, each call is a transaction, and Kafka accepts only the newest writer with
+    that id. After WriterFenced, every call raises it again, because a new producer would fence the writer that has taken over.
     """
 
     def __init__(
@@ -156,41 +156,42 @@ class RegistryWriter:
         self._fenced: WriterFenced | None = None
 
     def open(self) -> None:
-        """Shuts out the earlier writers of the transactional id, and ends what they left open: who reads the registry afterwards
-        reads all that they will ever have written. Does nothing while it is open, which a failure ends. Raises KafkaCallError."""
+        """Fences the earlier writers with this transactional id, and ends their transactions. A reader of the registry therefore
+        misses none of their writes afterwards. Does nothing if this writer is open; a failed write closes it. Raises
+        KafkaCallError."""
         if self._fenced is not None:
             raise self._fenced
         if self._producer is None:
-            with self._saying("opening"):
+            with self._raising_call_errors("opening"):
                 self._producer = self._new_producer(Deadline(self._timeout_seconds))
 
     def write(self, records: Sequence[RegistryRecord]) -> None:
-        """In this order. Raises KafkaCallError."""
+        """Writes the records in this order. Raises KafkaCallError."""
         self._append([(record.key, encode(record)) for record in records])
 
     def remove(self, keys: Sequence[str]) -> None:
-        """As write."""
+        """Writes a tombstone for each key. Raises KafkaCallError."""
         self._append([(key, None) for key in keys])
 
     def _append(self, entries: Sequence[tuple[str, bytes | None]]) -> None:
         if self._fenced is not None:
             raise self._fenced
         if self._producer is None and self._transactional_id is not None:
-            # If it were opened here, it would write what was decided before the last record of another writer.
+            # A writer that was opened here would write what was decided before the last record of another writer was read.
             raise KafkaUnreachable(
                 f"an earlier write to {self._what} failed. The operator reads the registry again before it writes"
             )
         deadline = Deadline(self._timeout_seconds)
-        with self._saying("writing"):
+        with self._raising_call_errors("writing"):
             producer = self._producer or self._new_producer(deadline)
-            self._producer = None  # one that failed once is not used again
+            self._producer = None  # a producer that has failed once is not used again
             end = self._sent(producer, entries, deadline)
             self._producer = producer
         self._follower.read_to(end, deadline)
 
     @contextmanager
-    def _saying(self, doing: str) -> Iterator[None]:
-        """Turns what the client library raises into KafkaCallError."""
+    def _raising_call_errors(self, doing: str) -> Iterator[None]:
+        """Raises KafkaCallError in place of the exceptions of the client library."""
         try:
             yield
         except RAISED as e:
@@ -202,7 +203,8 @@ class RegistryWriter:
             raise raised from None
 
     def _sent(self, producer: Producer, entries: Sequence[tuple[str, bytes | None]], deadline: Deadline) -> int:
-        """The offset after the last record. Raises KafkaException, SystemError."""
+        """Writes the entries, in a transaction if there is a transactional id. Returns the offset after the last record. Raises
+        KafkaException, SystemError."""
         offsets: list[int] = []
         failures: list[KafkaError] = []
 
@@ -217,12 +219,12 @@ class RegistryWriter:
         try:
             for key, value in entries:
                 producer.produce(REGISTRY_TOPIC, key=key, value=value, partition=0, on_delivery=delivered)
-        except KafkaException as e:  # a topic that is gone is refused right here, not by a report
+        except KafkaException as e:  # produce() itself raises if the topic was deleted, and no delivery report follows
             failures.append(kafka_error(e))
         unsent = 0
         try:
             unsent = producer.flush(deadline.remaining_seconds + 1)
-        except RAISED as e:  # the producer itself was refused, and with it all that it has
+        except RAISED as e:  # the producer has a fatal error, and its queued records have failed with it
             failures.insert(0, kafka_error(e))
         if unsent and not failures:
             failures.append(KafkaError(KafkaError._TIMED_OUT, "not all records were acknowledged"))
@@ -233,10 +235,11 @@ class RegistryWriter:
         return max(offsets, default=-1) + 1
 
     def _end_transaction(self, producer: Producer, failures: list[KafkaError], deadline: Deadline) -> None:
-        """Commits the transaction, or aborts it after a failure. If that fails in turn, its error comes first if it says more."""
+        """Commits the transaction, or aborts it after a failure. If this fails too, its error is put first in `failures` if it says more
+        than they do."""
         try:
             if failures:
-                producer.abort_transaction(_ABORT_SECONDS)  # else readers wait for the transaction's own timeout
+                producer.abort_transaction(_ABORT_SECONDS)  # otherwise readers wait until the transaction times out
             else:
                 producer.commit_transaction(max(_ABORT_SECONDS, deadline.remaining_seconds))
         except RAISED as e:

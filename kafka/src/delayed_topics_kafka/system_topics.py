@@ -1,4 +1,4 @@
-"""The three topics of the system itself: made by the operator, and repaired when somebody changed them. Only partition 0 is used."""
+"""The three system topics. The operator creates them, and repairs their settings if somebody has changed them. Only partition 0 is used."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,10 +25,10 @@ _DAY_MS: Final = 86_400_000
 _SETTINGS: Final[dict[str, dict[str, str]]] = {
     REGISTRY_TOPIC: {
         "cleanup.policy": "compact",
-        # should somebody change the policy, Kafka removes nothing until the operator has repaired it
+        # if somebody changes the policy, Kafka still removes nothing before the operator has repaired it
         "retention.ms": "-1",
         "retention.bytes": "-1",
-        # how long a follower may be cut off and still learn of a removal
+        # how long a follower may be disconnected and still see the tombstone of a removed record
         "delete.retention.ms": str(7 * _DAY_MS),
     },
     EVENTS_TOPIC: {"cleanup.policy": "delete", "retention.ms": str(KEPT_MS), "retention.bytes": "-1"},
@@ -44,11 +44,12 @@ _NEEDED: Final[dict[str, tuple[str, str]]] = {
         "workers release records by the brokers' time, which they read from this topic",
     ),
 }
-"""What nothing works without, and why. Others that Kafka refuses are left as Kafka has them."""
+"""The settings that are required, and why. Other settings that Kafka refuses stay as Kafka has them."""
 
 
 def system_topic_settings(topic: str, *, replication_factor: int) -> dict[str, str]:
-    """The enforced settings of a system topic. The clock rests on the broker's own time, the others on promise 2."""
+    """Returns the enforced settings of a system topic. The clock topic needs the broker's own time, and the other topics must not lose
+    records (promise 2)."""
     return {
         **_SETTINGS[topic],
         "message.timestamp.type": "LogAppendTime",
@@ -58,8 +59,9 @@ def system_topic_settings(topic: str, *, replication_factor: int) -> dict[str, s
 
 
 def drifted_settings(info: TopicInfo, settings: Mapping[str, str], *, replication_factor: int) -> dict[str, str]:
-    """The wanted values of those enforced settings that a system topic has otherwise. `replication_factor`: the most replicas to assume.
-    While replicas move, Kafka counts the old and the new ones. Until they are in sync, `min.insync.replicas` is not raised."""
+    """Returns the wanted values of those enforced settings of a system topic that differ from `settings`. `replication_factor` is the
+    most replicas to assume, because Kafka counts the old and the new ones while replicas move. `min.insync.replicas` is not raised until
+    all replicas are in sync."""
     wanted = system_topic_settings(info.name, replication_factor=min(replication_factor, info.replication_factor))
     if info.lagging and int(settings.get(MIN_ISR, 1)) < int(wanted[MIN_ISR]):
         del wanted[MIN_ISR]
@@ -67,9 +69,9 @@ def drifted_settings(info: TopicInfo, settings: Mapping[str, str], *, replicatio
 
 
 def same_registry(known_id: str | None, found: TopicInfo | None) -> None:
-    """`known_id`: of the registry that was used before, None if there was none. Raises RegistryLost.
+    """Checks that the registry is the one that was used before, by its topic id `known_id`, None if there was none. Raises RegistryLost.
 
-    Without its registry every topic would be somebody else's, and free for whoever claims it next: that is for people to decide.
+    Without the claims of the lost registry, no topic has an owner, and anyone could claim it next. People have to decide what to do.
     """
     if known_id is None or (found is not None and found.id == known_id):
         return
@@ -87,10 +89,11 @@ def ensure_system_topics(
     registry_id: str | None = None,
     topics: Sequence[str] = SYSTEM_TOPICS,
 ) -> dict[str, TopicInfo]:
-    """Makes what is missing and repairs the settings of what is there. Safe to repeat, also by two at once. Raises KafkaCallError.
+    """Creates the system topics that are missing, and repairs the settings of the others. Safe to repeat, and to run twice at once.
+    Raises KafkaCallError.
 
-    `registry_id`: of the registry that was used before; see `same_registry`. `left_out` of each: settings that Kafka
-    refuses, and has otherwise. `topics`: the registry, or it and others.
+    `registry_id` is the topic id of the registry that was used before, see `same_registry`. `topics` must include the registry. In the
+    result, `left_out` has the wanted settings of a topic that Kafka refuses.
     """
     known = values_of(admin.describe_topics(topics))
     same_registry(registry_id, known[REGISTRY_TOPIC])
@@ -111,12 +114,12 @@ def ensure_system_topics(
             others.append(topic)
         else:
             found[topic] = value_of(outcome)
-    # only those that another maker was faster with: the broker that is asked may not know yet what was just made
+    # only topics that another process has just created: the broker that answers may not know a topic yet that was created above
     for topic, info in admin.describe_topics(others).items():
-        if (told := value_of(info)) is None:
+        if (described := value_of(info)) is None:
             raise KafkaUnreachable(f"topic {topic} was created a moment ago, and the broker does not know it yet")
-        found[topic] = told
-    # clock and events may have more, if a broker made them because a worker wrote to partition 0
+        found[topic] = described
+    # clock and events may have more partitions, if a broker created them automatically when a worker wrote to them
     if (partitions := found[REGISTRY_TOPIC].partitions) != 1:
         raise KafkaRefused(
             f"topic {REGISTRY_TOPIC} must have one partition, but has {partitions}, so somebody else created it. "
@@ -129,7 +132,7 @@ def ensure_system_topics(
 
 
 def _repair(admin: KafkaAdmin, existing: dict[str, TopicInfo], replication_factor: int) -> dict[str, tuple[str, ...]]:
-    """What Kafka refused of each."""
+    """Sets the settings that differ. Returns the names of those that Kafka refuses, by topic."""
     drift: dict[str, dict[str, str]] = {}
     for topic, settings in admin.topic_configs(list(existing)).items():
         drifted = drifted_settings(existing[topic], value_of(settings), replication_factor=replication_factor)

@@ -1,4 +1,4 @@
-"""Topics: described, created, grown, changed, deleted; and the offsets that they hold."""
+"""Admin calls that describe, create, grow, change and delete topics, and look up their offsets."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 )
 from delayed_topics_core.offsets import TopicPartitionKey
 
-from delayed_topics_kafka.calls import AdminCalls, V, Wait, ask_once, forgiving, nothing, passing
+from delayed_topics_kafka.calls import AdminCalls, V, Wait, ask_once, forgiving, is_transient, nothing
 from delayed_topics_kafka.deadline import Deadline, until_true
 from delayed_topics_kafka.errors import KafkaCallError, KafkaRefused, LeadersMissing, TopicMissing, kafka_error
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
@@ -31,11 +31,11 @@ class TopicCalls(AdminCalls):
     """Admin calls about topics."""
 
     def describe_topics(self, names: Sequence[str]) -> dict[str, Known]:
-        """None: the topic doesn't exist."""
+        """Describes topics. The result is None for a topic that doesn't exist."""
         return self._describe(names, self._deadline())
 
     def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str] | KafkaCallError]:
-        """All settings of each topic, those that it inherits included."""
+        """Returns all settings of each topic, including inherited ones."""
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
             resources = [ConfigResource(ResourceType.TOPIC, name) for name in pending]
@@ -61,13 +61,13 @@ class TopicCalls(AdminCalls):
         return self._many(list(settings), send, lambda topic: f"changing settings of topic {topic}", nothing)
 
     def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaCallError]:
-        """Returns when each topic that could be created is usable: Kafka answers before leaders are there."""
+        """Creates topics, and returns when each topic that could be created is usable. Kafka itself answers before leaders are elected."""
         deadline = self._deadline()
-        made = self._ask_for_topics(specs, deadline, validate_only=False)
+        made = self._request_topics(specs, deadline, validate_only=False)
         return self._usable(made, {spec.name: spec.partitions for spec in specs}, deadline)
 
     def create_partitions(self, totals: Mapping[str, int]) -> dict[str, TopicInfo | KafkaCallError]:
-        """Grows each topic to its total number of partitions; returns when the new ones are usable."""
+        """Grows each topic to its total number of partitions, and returns when the new partitions are usable."""
         deadline = self._deadline()
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
@@ -81,7 +81,7 @@ class TopicCalls(AdminCalls):
         return self._usable(self._many(list(totals), send, doing, nothing, deadline), totals, deadline)
 
     def delete_topics(self, names: Sequence[str]) -> dict[str, KafkaCallError | None]:
-        """Returns when they are gone. A topic that isn't there counts as deleted."""
+        """Deletes topics, and returns when they no longer exist. A topic that doesn't exist counts as deleted."""
         deadline = self._deadline()
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
@@ -106,21 +106,22 @@ class TopicCalls(AdminCalls):
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> dict[TopicPartitionKey, int | KafkaCallError]:
-        """The first offset there is, or the next one that will be written (read_committed: the end of the stable part)."""
+        """Returns the first offset of each partition, or its end, which is the next offset to be written. With read_committed, the end
+        is the last stable offset."""
         spec = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()  # type: ignore[no-untyped-call]
         return self._offsets(dict.fromkeys(partitions, spec), isolation, lambda found: found.offset)
 
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartitionKey, int]
     ) -> dict[TopicPartitionKey, int | KafkaCallError | None]:
-        """The first offset whose timestamp, in milliseconds, is at or after the given one; None if nothing is that new."""
+        """Returns the first offset whose timestamp, in milliseconds, is at or after the given one; None if no record is that new."""
         specs = {partition: OffsetSpec.for_timestamp(at_ms) for partition, at_ms in times_ms.items()}
         return self._offsets(specs, "read_uncommitted", lambda found: found.offset if found.offset >= 0 else None)
 
     def newest_times(
         self, partitions: Sequence[TopicPartitionKey]
     ) -> dict[TopicPartitionKey, int | KafkaCallError | None]:
-        """The latest timestamp in each partition, in milliseconds; None if it has no records."""
+        """Returns the latest timestamp in each partition, in milliseconds; None if it has no records."""
         spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
         return self._offsets(
             dict.fromkeys(partitions, spec),
@@ -128,10 +129,10 @@ class TopicCalls(AdminCalls):
             lambda found: found.timestamp if found.offset >= 0 else None,
         )
 
-    def _ask_for_topics(
+    def _request_topics(
         self, specs: Sequence[NewTopicSpec], deadline: Deadline, *, validate_only: bool
     ) -> dict[str, KafkaCallError | None]:
-        """What Kafka says to them. `validate_only`: none is made."""
+        """Requests the creation of topics, and returns the error of each. With `validate_only`, Kafka only checks the request."""
         by_name = {spec.name: spec for spec in specs}
 
         def send(pending: list[str], timeout_seconds: float) -> Mapping[str, Wait]:
@@ -156,13 +157,13 @@ class TopicCalls(AdminCalls):
             nonlocal asked
             refused: dict[TopicPartitionKey, KafkaError] = {}
             if asked or not self._knows_brokers:
-                # The client library (2.16) asks again with the leader epoch of its cache, and that is the one refused: a
-                # broker that was fenced for a moment would be unreachable for 15 minutes. And a new client drops its
-                # connections to the bootstrap servers as soon as it is told the brokers; if it was just asking one of them
-                # for leaders, it only asks again after three seconds. Of all topics, since asking for one by name may
-                # create it.
+                # Refreshes the metadata of the client, for two reasons. First, the client library (2.16) asks again with the
+                # leader epoch of its cache, even if that epoch was refused. A broker that was fenced for a moment would so be
+                # unreachable for 15 minutes. Second, a new client drops its connections to the bootstrap servers as soon as
+                # it knows the brokers. If it was asking a bootstrap server for leaders, it asks again only after three
+                # seconds. The request is for all topics, because a request for one by name may create it.
                 if not self._client.list_topics(timeout=timeout_seconds).brokers:
-                    self._renew_client()  # it is stranded, see stranded.py
+                    self._renew_client()  # the client is stranded, see stranded.py
                     raise KafkaException(KafkaError(KafkaError._TRANSPORT))
                 self._knows_brokers = True
             if asked:
@@ -183,7 +184,7 @@ class TopicCalls(AdminCalls):
     def _refused(
         self, partitions: Sequence[TopicPartitionKey], timeout_seconds: float
     ) -> dict[TopicPartitionKey, KafkaError]:
-        """Those of the partitions that don't exist, or that may not be asked for."""
+        """Returns the errors of those partitions that don't exist, or whose topic the user may not describe."""
         topics = ask_once(list({topic for topic, _ in partitions}), self._send_describe, timeout_seconds)
         refused: dict[TopicPartitionKey, KafkaError] = {}
         for topic, partition in partitions:
@@ -191,7 +192,7 @@ class TopicCalls(AdminCalls):
             if not isinstance(described, KafkaError):
                 if partition not in {p.id for p in described.partitions}:
                     refused[topic, partition] = KafkaError(KafkaError._UNKNOWN_PARTITION)
-            elif not passing(described):
+            elif not is_transient(described):
                 refused[topic, partition] = described
         return refused
 
@@ -206,7 +207,8 @@ class TopicCalls(AdminCalls):
     def _await(
         self, names: Sequence[str], arrived: Callable[[str, Known], bool], deadline: Deadline
     ) -> dict[str, Known]:
-        """Describe them until all have arrived, or may not be described, or the deadline is over; the last descriptions."""
+        """Describes the topics again until each has `arrived` or Kafka refuses to describe it, or until the deadline. Returns the last
+        descriptions."""
         known: dict[str, Known] = {}
 
         def settled(name: str) -> bool:
@@ -239,12 +241,13 @@ class TopicCalls(AdminCalls):
 
 
 def _offset_found(result: Wait, timeout_seconds: float) -> ListOffsetsResultInfo:
-    """Turns two failures, which the client library (2.16) reports as something else, into errors after which `_many` asks again.
+    """Returns the found offset. Raises transient errors, after which `_many` asks again, for two failures that the client library (2.16)
+    reports as something else:
 
-    If it knows no leader of any partition of a call, it reports one error, which it also reports for topics that don't exist or are
-    forbidden (`rd_kafka_topic_partition_list_query_leaders_async_worker`). `_many` asks again, since a partition may get a leader;
-    `_refused` finds the others. And it drops the error of a request to a leader, such as a broken connection. The answer is then the offset
-    that it began with (`rd_kafka_ListOffsets_response_merge`).
+    - If the client knows no leader of any partition of a call, it reports the same error as for topics that don't exist or are forbidden
+      (`rd_kafka_topic_partition_list_query_leaders_async_worker`). A partition may soon get a leader; `_refused` finds the others.
+    - It drops the error of a request to a leader, such as a broken connection, and returns the offset that the result was initialized with
+      (`rd_kafka_ListOffsets_response_merge`).
     """
     try:
         found: ListOffsetsResultInfo = result(timeout_seconds)
@@ -279,5 +282,5 @@ def _topic_info(described: TopicDescription) -> TopicInfo:
 
 
 def kafka_id(uuid: Any) -> str:
-    """librdkafka prints standard base64, Kafka's own tools the URL-safe kind; neither pads."""
+    """Returns a topic id as Kafka's own tools print it, in URL-safe base64. librdkafka uses standard base64. Neither adds padding."""
     return str(uuid).replace("+", "-").replace("/", "_")

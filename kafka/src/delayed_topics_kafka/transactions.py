@@ -1,4 +1,4 @@
-"""What producers of transactions need besides the client library's own calls: offsets in a transaction, and why one has failed."""
+"""What transactional producers need beyond the client library: commits of offsets that never hang, and the reason why one has failed."""
 
 from concurrent.futures import Future
 from threading import Thread
@@ -9,22 +9,22 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from delayed_topics_kafka.errors import RAISED, kafka_error
 
 TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""For how long a transaction that a SIGKILL left open holds readers back; the broker looks for such every 10 s. A successor with the
-same transactional id ends it when it begins."""
+"""The timeout of a transaction that a killed process left open and that holds back readers. The broker looks for such transactions every
+10 s. A successor with the same transactional id ends the transaction when it begins."""
 _ANSWER_SECONDS = 1.0
-"""When the client does look at its timeout, its own answer says more."""
+"""How much longer to wait for the client's own timeout error, which says more."""
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
 def send_offsets(producer: Producer, points: list[TopicPartition], membership: Any, timeout_seconds: float) -> None:
-    """`Producer.send_offsets_to_transaction`, but it always ends. Raises what that raises; after _TIMED_OUT give the producer up.
+    """Calls `Producer.send_offsets_to_transaction`, and always ends. Raises what that call raises. Discard the producer after _TIMED_OUT.
 
-    The client (2.16) does not look at the timeout while it waits for a group coordinator. If it knew that coordinator, and the coordinator
-    has gone from the metadata since, it waits for ever; every broker is gone from there for a moment when it starts
-    (https://github.com/confluentinc/librdkafka/issues/5456, https://github.com/confluentinc/librdkafka/issues/5511). So the call waits in a
-    thread of its own, which is left behind.
+    The client (2.16) ignores the timeout while it waits for a group coordinator. If the coordinator that it knew has since disappeared from
+    the metadata, it waits forever. Every broker disappears from there for a moment when it starts
+    (https://github.com/confluentinc/librdkafka/issues/5456, https://github.com/confluentinc/librdkafka/issues/5511). The call is therefore
+    made in a thread of its own, which is abandoned if the call does not return.
     """
-    # an exception in it would keep all that it came through, the producer too
+    # errors are results of the future, because an exception in it would keep the frames of its traceback alive, and so the producer
     answer: Future[KafkaError | None] = Future()
 
     def send() -> None:
@@ -32,7 +32,7 @@ def send_offsets(producer: Producer, points: list[TopicPartition], membership: A
             producer.send_offsets_to_transaction(points, membership, timeout_seconds)
         except RAISED as e:
             answer.set_result(kafka_error(e))
-        except BaseException as e:  # noqa: BLE001  it is the caller's, whatever it is
+        except BaseException as e:  # noqa: BLE001  raised again in the thread of the caller
             answer.set_exception(e)
         else:
             answer.set_result(None)
@@ -47,12 +47,12 @@ def send_offsets(producer: Producer, points: list[TopicPartition], membership: A
         raise KafkaException(error)
 
 
-def why_undelivered(producer: Producer, told: KafkaError) -> KafkaError:
-    """Why a record of a transaction was not delivered. `told`: the error of its delivery report. If the transaction failed before the
-    record was sent, the report does not say why. Any further call in the transaction does."""
-    if told.code() in _PURGED:
+def why_undelivered(producer: Producer, reported: KafkaError) -> KafkaError:
+    """Returns why a record of a transaction was not delivered. `reported` is the error of its delivery report. If the transaction failed
+    before the record was sent, the report does not say why, but any further call in the transaction does."""
+    if reported.code() in _PURGED:
         try:
             producer.begin_transaction()
         except RAISED as e:
             return kafka_error(e)
-    return told
+    return reported

@@ -1,4 +1,4 @@
-"""What tests of several members do to a broker: users and rights, tokens, slow wires, and reading what a topic holds. Not in the wheel.
+"""Helpers for tests of several members: users and rights on a broker, tokens, slow connections, records of a topic. Not in the wheel.
 
-Delayed topics are not known here: the helpers of the worker, the client and the operator make them.
+These helpers know nothing of delayed topics, which the helpers of the worker, the client and the operator create.
 """

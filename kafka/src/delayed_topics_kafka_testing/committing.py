@@ -1,4 +1,4 @@
-"""Offsets that a test commits for a group without members."""
+"""Commits offsets of a consumer group without members."""
 
 from collections.abc import Mapping
 
@@ -10,9 +10,9 @@ from delayed_topics_kafka.errors import KafkaUnreachable, TopicMissing, call_err
 
 
 def commit(connection: Connection, group: str, offsets: Mapping[TopicPartitionKey, OffsetAndMetadata]) -> None:
-    """As a consumer: the admin client can abort this process when the broker goes away later
-    (https://github.com/confluentinc/librdkafka/issues/3663). Retries: one of several brokers may not know a new topic yet, and a
-    member that was just ended may still be in the group."""
+    """Commits with a consumer, because the admin client can abort this process when the broker goes away later
+    (https://github.com/confluentinc/librdkafka/issues/3663). Retries, because one of several brokers may not know a new topic yet,
+    and a member that has just ended may still be in the group."""
     places = [TopicPartition(*place, at.offset, at.metadata) for place, at in offsets.items()]
     consumer = Consumer({**connection.client_config(), "group.id": group, "enable.auto.commit": False})
 

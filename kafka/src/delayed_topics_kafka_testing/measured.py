@@ -1,4 +1,4 @@
-"""What a process of its own grows by while it reads a topic."""
+"""Measures how much memory a process needs to read a topic. Call these functions in a process of their own."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,7 +12,7 @@ SECONDS = 120
 
 
 def reading_events(connection: Connection) -> tuple[int, int]:
-    """How many there are, and by how many bytes reading them made this process grow."""
+    """Returns the number of events, and by how many bytes this process grew while it read them."""
     kinds: Counter[str] = Counter()
     before = _most_bytes()
     with EventFollower(connection) as follower:
@@ -21,7 +21,7 @@ def reading_events(connection: Connection) -> tuple[int, int]:
 
 
 def reading_registry(connection: Connection, most_bytes: int) -> tuple[str, int]:
-    """What was said of its size, and by how many bytes reading it made this process grow."""
+    """Returns the message of RegistryTooLarge, empty if it was not raised, and by how many bytes this process grew while it read."""
     before = _most_bytes()
     with RegistryFollower(connection, most_bytes=most_bytes) as follower:
         try:
@@ -32,6 +32,6 @@ def reading_registry(connection: Connection, most_bytes: int) -> tuple[str, int]
 
 
 def _most_bytes() -> int:
-    """That were ever resident. What `getrusage` says of a process includes what its parent was when it was begun."""
+    """Returns the peak resident size of this process. `getrusage` would include the size that its parent had when it started this one."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.split("VmHWM:")[1].split()[0])

@@ -1,4 +1,4 @@
-"""A token endpoint of OAuth 2.0, and a broker that takes its tokens: both real, on loopback, over TLS."""
+"""A token endpoint of OAuth 2.0, and a broker that accepts its tokens. Both are real, and use TLS on loopback."""
 
 import base64
 import json
@@ -30,7 +30,7 @@ _SECURITY = "org.apache.kafka.common.security.oauthbearer"
 
 
 class TokenEndpoint:
-    """Gives signed tokens to one client; a context. `given`: how many so far. `away`: nobody gets any."""
+    """A context manager that issues signed tokens to one client. `given` counts them. If `away` is set, it issues none."""
 
     def __init__(self, folder: Path, *, lifetime_seconds: int) -> None:
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -98,7 +98,7 @@ class TokenEndpoint:
 
 
 class OAuthKafka:
-    """A broker, by its listener for tokens (`connection`) and by its plain one (`broker.bootstrap`)."""
+    """A broker with a listener that needs tokens (`connection`) and a plain one (`broker.bootstrap`)."""
 
     def __init__(self, broker: Broker, tokens: TokenEndpoint, bootstrap: str) -> None:
         self.broker = broker
@@ -123,7 +123,8 @@ class OAuthKafka:
 
 @contextmanager
 def oauth_kafka(folder: Path, *, lifetime_seconds: int = 5) -> Iterator[OAuthKafka]:
-    """A connection lasts no longer than its token, so that it has to show a new one meanwhile."""
+    """Starts a token endpoint and a broker. A connection to the broker lasts no longer than its token, so clients have to authenticate
+    again every `lifetime_seconds`."""
     address = BrokerAddress.of_cluster(1, LOOPBACK)[0]
     listener = f"{LOOPBACK}:{free_ports(1)[0]}"
     with TokenEndpoint(folder, lifetime_seconds=lifetime_seconds) as tokens:

@@ -1,4 +1,4 @@
-"""A Kafka whose users have passwords."""
+"""A broker whose users have passwords."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from delayed_topics_kafka.connection import Connection
 
 @contextmanager
 def password_kafka() -> Iterator[Connection]:
-    """The connection has the right password."""
+    """Starts a broker, and yields a connection with the right password."""
     address = BrokerAddress.of_cluster(1, LOOPBACK)[0]
     bootstrap = f"{LOOPBACK}:{free_ports(1)[0]}"
     listeners = {

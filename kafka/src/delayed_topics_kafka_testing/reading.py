@@ -1,4 +1,4 @@
-"""What a topic holds for whoever reads committed records."""
+"""Reads the committed records of a topic."""
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from delayed_topics_devcluster.waiting import wait_until
@@ -7,9 +7,9 @@ from delayed_topics_kafka.connection import Connection
 
 
 def read_committed(connection: Connection, topic: str, *, ended: bool = True) -> list[Message]:
-    """All committed records of a topic, in each partition's order.
+    """Returns all committed records of a topic, those of a partition in order.
 
-    `ended`: those of transactions too whose end is only being written. Kafka answers before it is in each partition.
+    With `ended`, waits for the ends of transactions first. Kafka acknowledges a commit before its marker is in each partition.
     """
     config = {"group.id": "looks", "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer({**connection.client_config(), **config})

@@ -1,4 +1,4 @@
-"""Rights on a broker that has an authorizer, of everybody."""
+"""ACLs for all users, on a broker that has an authorizer."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,9 +19,9 @@ AUTHORIZER: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""Settings of a broker. A resource with any rule is closed there for everything that no rule allows."""
+"""Settings of a broker. As soon as a resource has an ACL, the broker denies everything on it that no ACL allows."""
 
-_EVERYBODY: Final = (ResourcePatternType.LITERAL, "User:*", "*")
+_ALL_USERS: Final = (ResourcePatternType.LITERAL, "User:*", "*")
 
 
 def rule(
@@ -35,12 +35,12 @@ def rule(
 
 
 def deny_only(connection: Connection, kind: ResourceType, name: str, operation: AclOperation) -> None:
-    """Everything else stays allowed."""
+    """Denies one operation to all users. All other operations stay allowed."""
     _make(connection, kind, name, [(operation, AclPermissionType.DENY), (AclOperation.ALL, AclPermissionType.ALLOW)])
 
 
 def lift(connection: Connection, kind: ResourceType, name: str) -> None:
-    """Remove all rules of it."""
+    """Removes all ACLs of a resource."""
     client, every = AdminClient(connection.client_config()), _every(kind, name)
     for removed in client.delete_acls([every]).values():
         removed.result(60)
@@ -50,9 +50,10 @@ def lift(connection: Connection, kind: ResourceType, name: str) -> None:
 def _make(
     connection: Connection, kind: ResourceType, name: str, rights: Sequence[tuple[AclOperation, AclPermissionType]]
 ) -> None:
-    """In one request, so that nothing is closed in between. In force when it returns: the controller answers before."""
+    """Creates ACLs in one request, so that nothing is denied in between. Waits until the broker enforces them, because the controller
+    answers earlier."""
     client, every = AdminClient(connection.client_config()), _every(kind, name)
-    wanted = [AclBinding(kind, name, *_EVERYBODY, *right) for right in rights]
+    wanted = [AclBinding(kind, name, *_ALL_USERS, *right) for right in rights]
     for made in client.create_acls(wanted).values():
         made.result(60)
     wait_until(
@@ -61,4 +62,4 @@ def _make(
 
 
 def _every(kind: ResourceType, name: str) -> AclBindingFilter:
-    return AclBindingFilter(kind, name, *_EVERYBODY, AclOperation.ANY, AclPermissionType.ANY)
+    return AclBindingFilter(kind, name, *_ALL_USERS, AclOperation.ANY, AclPermissionType.ANY)

@@ -1,5 +1,4 @@
-"""A wire to a broker on which answers can be slow, and that can hold back requests of one kind, change them or break at them, and change
-answers."""
+"""A proxy in front of a broker. It can delay answers and change them, and delay, change or drop requests of one kind."""
 
 import asyncio
 import struct
@@ -19,9 +18,9 @@ LOOPBACK: Final = "127.0.0.1"
 MOST_AT_ONCE: Final = 65_536
 LENGTH: Final = struct.Struct(">i")
 HEADER: Final = struct.Struct(">hxxxxxxh")
-"""Of a request: the API key, and the length of the client id, which follows."""
+"""The header of a request: the API key, and the length of the client id, which follows."""
 CORRELATION: Final = slice(4, 8)
-"""Of a request: the number that its answer begins with."""
+"""The correlation id of a request, with which its answer begins."""
 
 
 class Api(IntEnum):
@@ -47,7 +46,7 @@ class Api(IntEnum):
 
 
 class SlowWire(Closing):
-    """Takes connections on `port` and carries them to `to_port`."""
+    """Accepts connections on `port` and forwards them to `to_port`."""
 
     def __init__(self, port: int, to_port: int) -> None:
         self.bootstrap = f"{LOOPBACK}:{port}"
@@ -66,33 +65,34 @@ class SlowWire(Closing):
         self._listens.wait()
 
     def hold_back(self, seconds: float) -> None:
-        """Each piece of an answer comes at least that much later. With 0 what was held back comes at once."""
+        """Delays each piece of an answer by at least `seconds`. 0 releases at once what is held back."""
         self._loop.call_soon_threadsafe(self._hold_back, None, seconds)
 
     def hold_back_requests(self, api: Api, seconds: float, *, client_id: str = "") -> None:
-        """A request of this kind, of any client unless one is given, and what follows it on its connection, comes that much
-        later. With 0 what was held back comes at once."""
+        """Delays requests of this kind, and what follows them on their connections, by `seconds`. Without a `client_id`, this applies
+        to all clients. 0 releases at once what is held back."""
         self._loop.call_soon_threadsafe(self._hold_back, (api, client_id), seconds)
 
     def limit_requests(self, bytes_per_second: int, *, client_id: str) -> None:
-        """Each connection of this client carries no more than that from now on."""
+        """Limits the requests on each connection of this client to `bytes_per_second` from now on."""
         self._loop.call_soon_threadsafe(self._bytes_per_second.__setitem__, client_id, bytes_per_second)
 
     def break_at_requests(self, api: Api, times: int) -> None:
-        """The next `times` requests of this kind don't arrive: their connections are closed."""
+        """Drops the next `times` requests of this kind, and closes their connections."""
         self._loop.call_soon_threadsafe(self._breaks.__setitem__, api, times)
 
     def change_requests(self, api: Api, change: Callable[[bytes], bytes]) -> None:
-        """Requests of this kind arrive as `change` makes them, on the wire's thread."""
+        """Replaces requests of this kind by what `change` returns. The thread of the proxy calls it."""
         self._loop.call_soon_threadsafe(self._changes.__setitem__, api, change)
 
     def change_answers(self, api: Api, change: Callable[[bytes], bytes]) -> None:
-        """Answers to requests of this kind come as `change` makes them, on the wire's thread: on connections that begin after this."""
+        """Replaces answers to requests of this kind by what `change` returns, on connections that begin after this call. The thread of the
+        proxy calls it."""
         self._loop.call_soon_threadsafe(self._answer_changes.__setitem__, api, change)
 
     def refuse_first(self, topic: str) -> threading.Event:
-        """The next records for this topic are refused, since they reach Kafka under a name that no topic has; what follows them is not.
-        Set when that has happened."""
+        """Makes Kafka refuse the next request with records for this topic, by the name of a topic that doesn't exist, and accept those
+        that follow. Returns an event that is set when this has happened."""
         refused = threading.Event()
 
         def change(request: bytes) -> bytes:
@@ -103,8 +103,8 @@ class SlowWire(Closing):
 
     @contextmanager
     def refusing(self, topic: str) -> Iterator[threading.Event]:
-        """Until the block ends Kafka acknowledges no record for this topic: each is refused as by `refuse_first`, and its producer
-        tries again. Set when that has happened."""
+        """Makes Kafka refuse all records for this topic, as in `refuse_first`, until the block ends. Their producers try again. Yields an
+        event that is set when this has happened."""
         refused = threading.Event()
         self.change_requests(Api.PRODUCE, partial(_misdirected, topic=topic, found=refused))
         try:
@@ -113,11 +113,11 @@ class SlowWire(Closing):
             self.change_requests(Api.PRODUCE, bytes)
 
     def reset(self) -> None:
-        """Everything passes as it comes again, and what was held back comes at once."""
+        """Forwards everything unchanged from now on, and releases at once what is held back."""
         self._loop.call_soon_threadsafe(self._reset)
 
     def end(self) -> None:
-        """Closes all connections and takes no others."""
+        """Closes all connections, and accepts no new ones."""
         self._loop.call_soon_threadsafe(self._ended.set)
 
     def close(self) -> None:
@@ -134,21 +134,21 @@ class SlowWire(Closing):
         self._changed = asyncio.Event()
 
     def _reset(self) -> None:
-        for asked in (
+        for setting in (
             self._request_seconds,
             self._bytes_per_second,
             self._breaks,
             self._changes,
             self._answer_changes,
         ):
-            asked.clear()
+            setting.clear()
         self._hold_back(None, 0)
 
     async def _serve(self) -> None:
         carrying: set[asyncio.Task[None]] = set()
 
-        def accept(asking: asyncio.StreamReader, answered: asyncio.StreamWriter) -> None:
-            task = asyncio.create_task(self._carry(asking, answered))
+        def accept(client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(self._carry(client_reader, client_writer))
             carrying.add(task)
             task.add_done_callback(carrying.discard)
 
@@ -156,28 +156,33 @@ class SlowWire(Closing):
         self._listens.set()
         await self._ended.wait()
         server.close()
-        await _cancelled(*carrying)
+        await _cancel_all(*carrying)
 
-    async def _carry(self, asking: asyncio.StreamReader, answered: asyncio.StreamWriter) -> None:
+    async def _carry(self, client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter) -> None:
         try:
-            answers, asked = await asyncio.open_connection(LOOPBACK, self._to_port)
-        except OSError:  # the broker is not there, and the client is to see that
-            answered.close()
+            broker_reader, broker_writer = await asyncio.open_connection(LOOPBACK, self._to_port)
+        except OSError:  # the broker is down, and the client has to notice that
+            client_writer.close()
             return
         kinds: dict[bytes, int] = {}
         directions = [
             asyncio.create_task(direction)
-            for direction in (self._ask(asking, asked, kinds), self._answer(answers, answered, kinds))
+            for direction in (
+                self._forward_requests(client_reader, broker_writer, kinds),
+                self._forward_answers(broker_reader, client_writer, kinds),
+            )
         ]
         try:
             await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _cancelled(*directions)
-            asked.close()
-            answered.close()
+            await _cancel_all(*directions)
+            broker_writer.close()
+            client_writer.close()
 
-    async def _ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kinds: dict[bytes, int]) -> None:
-        with suppress(asyncio.IncompleteReadError):  # the client has closed it
+    async def _forward_requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kinds: dict[bytes, int]
+    ) -> None:
+        with suppress(asyncio.IncompleteReadError):  # the client has closed the connection
             while True:
                 request = await reader.readexactly(*LENGTH.unpack(await reader.readexactly(LENGTH.size)))
                 await self._held_back(partial(self._seconds_of, request))
@@ -200,7 +205,7 @@ class SlowWire(Closing):
             *(self._request_seconds.get((api_key, client), 0.0) for client in ("", client_id)),
         )
 
-    async def _answer(
+    async def _forward_answers(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kinds: dict[bytes, int]
     ) -> None:
         pieces = self._changed_answers(reader, kinds) if self._answer_changes else _pieces(reader)
@@ -210,7 +215,7 @@ class SlowWire(Closing):
             await writer.drain()
 
     async def _changed_answers(self, reader: asyncio.StreamReader, kinds: dict[bytes, int]) -> AsyncIterator[bytes]:
-        with suppress(asyncio.IncompleteReadError):  # the broker has closed it
+        with suppress(asyncio.IncompleteReadError):  # the broker has closed the connection
             while True:
                 answer = await reader.readexactly(*LENGTH.unpack(await reader.readexactly(LENGTH.size)))
                 api_key = kinds.pop(answer[: LENGTH.size], None)
@@ -227,7 +232,7 @@ class SlowWire(Closing):
 
 @contextmanager
 def slow_broker() -> Iterator[SlowWire]:
-    """A broker, and the only way to it."""
+    """Starts a broker that clients can reach only through the proxy."""
     (port,) = free_ports(1)
     advertised = {"advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}"}
     with (
@@ -238,9 +243,9 @@ def slow_broker() -> Iterator[SlowWire]:
 
 
 def _misdirected(request: bytes, topic: str, found: threading.Event) -> bytes:
-    """To a topic that isn't there, if it was for this one."""
+    """Returns the request with the name of a topic that doesn't exist, if it names this topic."""
     name = topic.encode()
-    length = bytes([len(name) + 1])  # as in a request; a header of a record has another length before what it says
+    length = bytes([len(name) + 1])  # as in a request; a record's header encodes the length differently
     if length + name not in request:
         return request
     found.set()
@@ -252,7 +257,7 @@ async def _pieces(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
         yield data
 
 
-async def _cancelled(*tasks: asyncio.Task[None]) -> None:
+async def _cancel_all(*tasks: asyncio.Task[None]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
