@@ -1,12 +1,12 @@
-"""The Python client of delayed topics, and the command `delayed-topics`: all that an application needs to send, handle and look at records.
+"""The Python client of delayed topics, and the command `delayed-topics`. Applications send and handle records with them, and inspect them.
 
 from delayed_topics import DelayedTopic, Reject
 
 with DelayedTopic.connect("kafka:9092", "orders") as orders:
     orders.send(b"…", key=b"42", delay_level=2)
-    orders.consume("shipping", ship)     # an exception means: again later; Reject: never again
+    orders.consume("shipping", ship)     # if ship raises Reject, the record is a dead letter; any other exception retries it
 
-What the operator and the workers do does not belong here, nor does anything that needs Kubernetes.
+The work of the operator and of the workers does not belong here, and neither does anything that needs Kubernetes.
 """
 
 from delayed_topics_core.errors import DelayedTopicsError

@@ -1,20 +1,20 @@
-"""The command `delayed-topics`, also as `python -m delayed_topics`. The extra `cli` of the client brings what it needs."""
+"""Runs the command `delayed-topics`, also as `python -m delayed_topics`. The command needs the extra `cli` of the client."""
 
 import sys
 from typing import Final
 
-_OF_EXTRA: Final = ("click", "rich")
+_PACKAGES_OF_EXTRA: Final = ("click", "rich")
 
 
 def main() -> None:
-    """Exits with 1 and one line where the client is installed without the extra."""
+    """Exits with code 1 and a one-line message if the client is installed without the extra."""
     try:
         from delayed_topics.cli import main as command
     except ModuleNotFoundError as e:
-        if e.name not in _OF_EXTRA:
+        if e.name not in _PACKAGES_OF_EXTRA:
             raise
         sys.exit(
-            f"Error: the command delayed-topics needs {' and '.join(_OF_EXTRA)}, which come with the extra cli of the client. "
+            f"Error: the command delayed-topics needs {' and '.join(_PACKAGES_OF_EXTRA)}, which come with the extra cli of the client. "
             "Install them with pip install 'delayed-topics[cli]'"
         )
     command(prog_name="delayed-topics")

@@ -1,4 +1,4 @@
-"""What callers of `send`, `cancel`, `reschedule` and `records` give. Raises ValueError for what can't be."""
+"""Checks the arguments of `send`, `cancel`, `reschedule` and `records`. Each function raises ValueError for an invalid value."""
 
 import time
 from collections.abc import Collection, Iterable
@@ -37,7 +37,7 @@ def record_id(text: str) -> bytes:
 
 
 def due_time_ms(layout: LayoutRecord, deliver_at_ms: int) -> int:
-    """Checks the time by the clock of this machine. The worker may still find it too far ahead by the broker's clock."""
+    """Checks a due time by the clock of this machine. A worker may still find it too far ahead by the broker's clock."""
     if not layout.layout.ladder_seconds:
         raise ValueError(
             f"{layout.topic} does not take records with their own due time. Set spec.ladder of its DelayedTopic"
@@ -61,7 +61,7 @@ def target_header(layout: LayoutRecord, target: str) -> bytes:
 
 
 def check_ready_topic(layout: LayoutRecord, topic: str) -> None:
-    """One that was allowed once may still have records."""
+    """Accepts also a topic that was allowed formerly, because it may still have records."""
     _check_allowed(layout, "ready_topic", topic, (TopicNames.of(layout.topic).ready, *layout.all_targets))
 
 

@@ -1,7 +1,7 @@
-"""What audits have kept of one record: its way, as their tables of places tell it, and which audit says what. Kafka is not asked.
+"""Finds out from the Parquet tables of audits what happened to one record, and what each audit found. Makes no calls to Kafka.
 
-A row is about the record at one place (docs/audit-table.md). An audit of a chain knows what has come since the one before it, so a
-way is put together from the rows of all tables. Of rows about the same place the newest audit is believed.
+A row is about the record at one place (docs/audit-table.md). Each audit of a chain covers only the records since the audit before it,
+so the way of a record is put together from the rows of all tables. If several rows are about one place, the newest audit counts.
 """
 
 import glob
@@ -37,23 +37,23 @@ from delayed_topics.way import RecordNotFound, RecordPlace
 State = Literal["Released", "DeadLettered", "Cancelled", "Pending", "Lost", "Hopped", "Foreign", "Rejected", "Unknown"]
 
 _SCHEMA: Final = "org.apache.spark.sql.parquet.row.metadata"
-"""Where Spark writes the schema of a table, with the metadata of its columns, into each file."""
+"""The key under which Spark writes the schema of a table, with the metadata of its columns, into each file."""
 
 
 class AuditTableUnusable(DelayedTopicsError):
-    """The folder has no table of an audit of the topic, or none that this version can read."""
+    """The folder has no table of an audit of this topic, or none that this version can read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Of one audit. `verdict`: None where the table of all audits is not beside it."""
+    """The table of one audit. `verdict` is None if the folder does not also have the table of all audits."""
 
     description: TableDescription
     files: tuple[Path, ...]
     verdict: str | None
 
     def shown(self, place: int) -> str:
-        """As `<topic>-<partition>@<offset>`."""
+        """Returns the place as `<topic>-<partition>@<offset>`."""
         line = place >> OFFSET_BITS
         topic_number, topics = line >> PARTITION_BITS, self.description.topics
         topic = topics[topic_number] if topic_number < len(topics) else f"topic {topic_number}"
@@ -61,7 +61,7 @@ class Table:
 
 
 class _Row(NamedTuple):
-    """The columns of the table that are read."""
+    """The columns that are read from the table."""
 
     place: int
     root: int | None
@@ -81,16 +81,16 @@ class _Row(NamedTuple):
 
     @property
     def came_in_at(self) -> int:
-        """The place where its attempt began."""
+        """The place where the record's attempt came in."""
         return self.place if self.root is None else self.root
 
 
-_Told = tuple[Table, _Row]
+_TableRow = tuple[Table, _Row]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """`place`: as `<topic>-<partition>@<offset>`. What is not known is None."""
+    """One step of a record's way. `place` is spelled `<topic>-<partition>@<offset>`. Unknown values are None."""
 
     what: str
     place: str
@@ -102,7 +102,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statement:
-    """What one audit says: the fates of the records of an attempt that were in its window, and their flaws, by place."""
+    """What one audit found: by place, the fates of an attempt's records that were in its window, and their flaws."""
 
     audit: str
     frozen_at_ms: int
@@ -113,9 +113,8 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditedWay:
-    """Of one attempt. `statements`: oldest first. `others`: places of further attempts of the record, and of its rejection.
-
-    `due_at_ms`: of a pending record when it comes out at the earliest.
+    """The way of one attempt. `statements` begin with the oldest audit. `others` has the places of the record's other attempts, and of its
+    rejection. `due_at_ms` is the earliest time at which a pending record comes out.
     """
 
     attempt: int | None
@@ -127,9 +126,9 @@ class AuditedWay:
 
 
 def tables_in(folder: Path, names: TopicNames, place: RecordPlace) -> tuple[list[Table], list[str]]:
-    """The tables of audits of the topic that may know the place, oldest first, and sentences about tables that are left out.
+    """Returns the tables of audits of the topic that may have the place, oldest first, and sentences about tables that are left out.
 
-    `folder`: that of a table, that of an audit, or that of all audits. Raises AuditTableUnusable.
+    `folder` is the folder of one table, of one audit, or of all audits. Raises AuditTableUnusable.
     """
     kept = {file.parent for pattern in ("*", "places/*", "*/places/*") for file in folder.glob(f"{pattern}.parquet")}
     tables, unusable, others = [], [], set()
@@ -164,7 +163,7 @@ def tables_in(folder: Path, names: TopicNames, place: RecordPlace) -> tuple[list
 
 
 def ways_at(tables: Sequence[Table], names: TopicNames, place: RecordPlace) -> list[AuditedWay]:
-    """Of the attempts that the record at this place belongs to; more than one if a copy is forged.
+    """Returns the ways of the attempts that the record at this place belongs to. There are several only if a copy is forged.
 
     Raises RecordNotFound, AuditTableUnusable.
     """
@@ -180,26 +179,26 @@ def ways_at(tables: Sequence[Table], names: TopicNames, place: RecordPlace) -> l
             f"The newest is {newest.audit}, of {shown_moment(newest.frozen_at_ms)}"
         )
     roots = {row.came_in_at for _, row in seen}
-    told = _rows(tables, f"place IN ({_listed(roots)}) OR root IN ({_listed(roots)})")
-    chains = {row.chain for _, row in told if row.chain is not None}
+    table_rows = _rows(tables, f"place IN ({_listed(roots)}) OR root IN ({_listed(roots)})")
+    chains = {row.chain for _, row in table_rows if row.chain is not None}
     related = _rows(tables, f"chain IN ({_listed(chains)})") if chains else []
-    return [_way(root, [one for one in told if one[1].came_in_at == root], related) for root in sorted(roots)]
+    return [_way(root, [one for one in table_rows if one[1].came_in_at == root], related) for root in sorted(roots)]
 
 
 def _table(places: Path, topic: str) -> Table:
-    """Of files that all say the same. One that is cut off says nothing."""
+    """Reads the description of a table, which each of its files must repeat. A truncated file has none. Raises AuditTableUnusable."""
     files = tuple(sorted(places.glob("*.parquet")))
     query = "SELECT decode(value) FROM parquet_kv_metadata(?) WHERE decode(key) = ?"
     try:
         schemas = duckdb.execute(query, [[glob.escape(str(file)) for file in files], _SCHEMA]).fetchall()
-        told = {TableDescription.decode(schema) for (schema,) in schemas or [("",)]}
+        descriptions = {TableDescription.decode(schema) for (schema,) in schemas or [("",)]}
     except (duckdb.Error, UnreadableRecord) as e:
         raise AuditTableUnusable(f"{places} is not a table of an audit that can be read: {_reason(e)}") from e
-    if len(told) > 1 or len(schemas) < len(files):
+    if len(descriptions) > 1 or len(schemas) < len(files):
         raise AuditTableUnusable(
             f"{places} is not a table of an audit that can be read: not all of its files are of one audit"
         )
-    (description,) = told
+    (description,) = descriptions
     return Table(description=description, files=files, verdict=_verdict(places.parent.parent, topic, description))
 
 
@@ -214,8 +213,8 @@ def _verdict(audits: Path, topic: str, description: TableDescription) -> str | N
     return str(found[0][0]) if found else None
 
 
-def _rows(tables: Sequence[Table], condition: str) -> list[_Told]:
-    """Oldest audit first."""
+def _rows(tables: Sequence[Table], condition: str) -> list[_TableRow]:
+    """Returns the rows that meet the SQL condition, with their tables. The rows of the oldest audit come first."""
     by_file = {str(file): table for table in tables for file in table.files}
     query = (
         f"SELECT {', '.join(_Row._fields)}, filename FROM read_parquet(?, filename = true, hive_partitioning = false)"
@@ -224,43 +223,43 @@ def _rows(tables: Sequence[Table], condition: str) -> list[_Told]:
         found = duckdb.execute(f"{query} WHERE {condition}", [[glob.escape(file) for file in by_file]]).fetchall()
     except duckdb.Error as e:
         raise AuditTableUnusable(f"the tables of audits can't be read: {_reason(e)}") from e
-    told = [(by_file[filename], _Row(*columns)) for *columns, filename in found]
-    return sorted(told, key=lambda one: (one[0].description.frozen_at_ms, one[1].place))
+    table_rows = [(by_file[filename], _Row(*columns)) for *columns, filename in found]
+    return sorted(table_rows, key=lambda one: (one[0].description.frozen_at_ms, one[1].place))
 
 
-def _way(root: int, told: Sequence[_Told], related: Iterable[_Told]) -> AuditedWay:
-    by_place: dict[int, list[_Told]] = defaultdict(list)
-    for table, row in told:
+def _way(root: int, table_rows: Sequence[_TableRow], related: Iterable[_TableRow]) -> AuditedWay:
+    by_place: dict[int, list[_TableRow]] = defaultdict(list)
+    for table, row in table_rows:
         by_place[row.place].append((table, row))
-    known = {place: _Known(rows) for place, rows in by_place.items()}
+    known = {place: _MergedRow(rows) for place, rows in by_place.items()}
     hops = sorted(known.keys() - {root}, key=lambda place: (known[place].step.at_ms or 0, place))
-    ends = _ends(told)
+    ends = _ends(table_rows)
     unended = [known[place] for place in (root, *hops) if place in known]
     pending = next((one for one in unended if one.fate == PENDING), None)
     state = _state(root, ends, [one.fate for one in unended])
-    chains = {row.chain for _, row in told if row.chain is not None}
+    chains = {row.chain for _, row in table_rows if row.chain is not None}
     others = {
         row.place: f"{table.shown(row.place)} ({_role(row)})"
         for table, row in related
         if row.chain in chains and row.root is None and row.place != root
     }
-    first = [known[root].step] if root in known else [Step(what="came in", place=told[0][0].shown(root))]
+    first = [known[root].step] if root in known else [Step(what="came in", place=table_rows[0][0].shown(root))]
     return AuditedWay(
         attempt=next((one.attempt for one in unended if one.attempt is not None), None),
         state=state,
         due_at_ms=pending.step.due_at_ms if pending is not None and state == "Pending" else None,
         steps=[*first, *(known[place].step for place in hops), *ends],
-        statements=list(_statements(told)),
+        statements=list(_statements(table_rows)),
         others=[others[place] for place in sorted(others)],
     )
 
 
-class _Known:
-    """All rows about one place, as one: of each column the newest value."""
+class _MergedRow:
+    """Merges all rows about one place, by taking the newest value of each column."""
 
-    def __init__(self, told: Sequence[_Told]) -> None:
-        newest, row = told[-1]
-        values = {name: self._newest(told, name) for name in ("appended_ms", "due_ms", "attempt", "fate")}
+    def __init__(self, table_rows: Sequence[_TableRow]) -> None:
+        newest, row = table_rows[-1]
+        values = {name: self._newest(table_rows, name) for name in ("appended_ms", "due_ms", "attempt", "fate")}
         self.attempt, fate = values["attempt"], values["fate"]
         self.fate = FATES[fate] if fate is not None else None
         self.step = Step(
@@ -271,8 +270,8 @@ class _Known:
         )
 
     @staticmethod
-    def _newest(told: Sequence[_Told], name: str) -> int | None:
-        return next((value for _, row in reversed(told) if (value := getattr(row, name)) is not None), None)
+    def _newest(table_rows: Sequence[_TableRow], name: str) -> int | None:
+        return next((value for _, row in reversed(table_rows) if (value := getattr(row, name)) is not None), None)
 
 
 def _what_is_at(row: _Row) -> str:
@@ -281,11 +280,11 @@ def _what_is_at(row: _Row) -> str:
     return "came in" if row.root is None else "hopped"
 
 
-def _ends(told: Sequence[_Told]) -> list[Step]:
-    """Where the attempt came out. Between the first place and the last there may be more."""
+def _ends(table_rows: Sequence[_TableRow]) -> list[Step]:
+    """Returns the known steps where the attempt came out. The tables have only the first and the last place, and there may be more."""
     found: dict[str, Step] = {}
-    for table, row in told:
-        # of ends in several partitions it is not known which time is whose
+    for table, row in table_rows:
+        # if the ends are in several partitions, it is unknown which time belongs to which end
         timed = row.first_at is None or row.ends == 1 or _line(row.first_at) == _line(row.last_at or 0)
         ends = [(row.first_at, row.first_ms, row.late_ms)]
         if row.last_at != row.first_at:
@@ -320,9 +319,9 @@ def _state(root: int, ends: Sequence[Step], fates: Sequence[str | None]) -> Stat
     return next((state for fate, state in by_fate.items() if fate in fates), "Unknown")
 
 
-def _statements(told: Sequence[_Told]) -> Iterator[Statement]:
-    by_audit: dict[tuple[int, str], list[_Told]] = defaultdict(list)
-    for table, row in told:
+def _statements(table_rows: Sequence[_TableRow]) -> Iterator[Statement]:
+    by_audit: dict[tuple[int, str], list[_TableRow]] = defaultdict(list)
+    for table, row in table_rows:
         if row.fate is not None or row.flaws:
             by_audit[table.description.frozen_at_ms, table.description.audit].append((table, row))
     for rows in by_audit.values():
@@ -337,7 +336,7 @@ def _statements(told: Sequence[_Told]) -> Iterator[Statement]:
 
 
 def _flaws_of(bits: int) -> list[str]:
-    """By their names; those of newer versions by their bits."""
+    """Returns the names of the flaws. A flaw of a newer version has its bit in the place of a name."""
     bits_set = [at for at in range(bits.bit_length()) if bits & 1 << at]
     return [FLAW_NAMES[at] if at < len(FLAW_NAMES) else str(1 << at) for at in bits_set]
 
@@ -359,5 +358,5 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """DuckDB shows the query on the lines after the first."""
+    """Returns only the first line of the message, because DuckDB shows the query on the others."""
     return str(error).partition("\n")[0]

@@ -1,4 +1,4 @@
-"""What audits have kept of a record's way, as text for people, and as JSON for programs."""
+"""Formats the way of a record in the tables of audits, as text for people and as JSON for programs."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ def _lines(ways: Sequence[AuditedWay]) -> Iterator[str]:
         attempt = "not known" if way.attempt is None else way.attempt
         yield f"{way.steps[0].place}, attempt {attempt}: {_state(way)}"
         for step in way.steps:
-            yield way_line(step.at_ms, step.what, step.place, "; ".join(_said(step)))
+            yield way_line(step.at_ms, step.what, step.place, "; ".join(_details(step)))
         for statement in way.statements:
             yield f"  {_audit(statement)}"
             for place, flaws in statement.flaws.items():
@@ -45,7 +45,7 @@ def _lines(ways: Sequence[AuditedWay]) -> Iterator[str]:
 
 
 def audited_as_json(ways: Sequence[AuditedWay], topic: str) -> str:
-    """One object. Times are milliseconds since the epoch."""
+    """Returns one JSON object. Times are milliseconds since the epoch."""
     return json.dumps({"topic": topic, "attempts": [asdict(way) for way in ways]}, indent=2)
 
 
@@ -56,7 +56,7 @@ def _state(way: AuditedWay) -> str:
     return seen if way.due_at_ms is None else f"{seen}, due {shown_moment(way.due_at_ms)}"
 
 
-def _said(step: Step) -> Iterator[str]:
+def _details(step: Step) -> Iterator[str]:
     if step.due_at_ms is not None:
         yield f"due {shown_moment(step.due_at_ms)}"
     if step.late_ms is not None:
@@ -68,5 +68,5 @@ def _said(step: Step) -> Iterator[str]:
 def _audit(statement: Statement) -> str:
     verdict = f", {statement.verdict}" if statement.verdict else ""
     fates = [f"{place} {fate}" for place, fate in statement.fates.items()]
-    told = "; ".join(fates) if fates else "settled by an audit before"
-    return f"audit {statement.audit} of {shown_moment(statement.frozen_at_ms)}{verdict}: {told}"
+    accounted = "; ".join(fates) if fates else "settled by an audit before"
+    return f"audit {statement.audit} of {shown_moment(statement.frozen_at_ms)}{verdict}: {accounted}"

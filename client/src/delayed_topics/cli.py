@@ -1,4 +1,4 @@
-"""The command line, for people: look at a delayed topic and at its records, send, consume, cancel, reschedule, keep the registry."""
+"""The command `delayed-topics`, with which people inspect delayed topics, send and change records, and back up the registry."""
 
 import importlib
 import os
@@ -18,14 +18,14 @@ from delayed_topics.cli_changes import cancel, reschedule
 from delayed_topics.cli_options import (
     JSON,
     Moment,
-    asked,
-    at_address,
     decoded,
     has_address,
     one_line,
     reachable,
     read_properties,
     served_layout,
+    with_address,
+    with_usage_errors,
 )
 from delayed_topics.cli_redrive import redrive_command
 from delayed_topics.cli_why import why
@@ -56,10 +56,10 @@ from delayed_topics.way_shown import shown
 def main(context: click.Context, bootstrap: str | None, properties_file: Path | None) -> None:
     """Work with delayed topics on Kafka: show them, and send, read, cancel and reschedule records."""
     properties = read_properties(properties_file) if properties_file is not None else {}
-    asked_for = context.get_parameter_source("bootstrap") is not ParameterSource.ENVIRONMENT
-    if bootstrap is not None and (asked_for or not has_address(properties)):
-        properties = at_address(properties, bootstrap)
-    # librdkafka's own log would come between the lines; what matters is raised
+    is_option = context.get_parameter_source("bootstrap") is not ParameterSource.ENVIRONMENT
+    if bootstrap is not None and (is_option or not has_address(properties)):
+        properties = with_address(properties, bootstrap)
+    # without the log of librdkafka, whose lines would mix with the output; errors that matter are raised
     context.obj = {"log_level": 0, **properties}
 
 
@@ -138,7 +138,7 @@ def send(
 
 
 def _header(text: str) -> Header:
-    """Name and value. What is not UTF-8 comes in an argument as surrogates. Raises click.UsageError."""
+    """Splits a header into name and value. Bytes that are not UTF-8 are surrogates in `text`. Raises click.UsageError."""
     name, _, value = text.partition("=")
     try:
         name.encode()
@@ -158,10 +158,10 @@ def consume(properties: dict[str, Any], topic: str, group: str, count: int | Non
     """Print the records of TOPIC as they come out, with their attempt and lateness, until you interrupt the command."""
     with (
         DelayedTopic.connect(reachable(properties), topic) as delayed,
-        asked(lambda: delayed.records(group, ready_topic=ready_topic)) as records,
+        with_usage_errors(lambda: delayed.records(group, ready_topic=ready_topic)) as records,
         on_signal(records.stop),
     ):
-        # no handler: an output that is closed, as by `head`, says nothing of the record, and must not have it retried
+        # a loop and not a handler: if the output is closed, for example by `head`, the record must not be retried
         for seen, record in enumerate(records, 1):
             click.echo(
                 f"{record.topic} [{record.partition}] {record.offset}  attempt {record.attempt}  late {record.late_ms} ms  "

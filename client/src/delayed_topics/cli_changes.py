@@ -1,10 +1,10 @@
-"""The commands that change records which wait."""
+"""The commands `cancel` and `reschedule`, which change waiting records."""
 
 from typing import Any
 
 import click
 
-from delayed_topics.cli_options import JSON, Moment, asked, one_line, reachable
+from delayed_topics.cli_options import JSON, Moment, one_line, reachable, with_usage_errors
 from delayed_topics.control import ChangeOutcome
 from delayed_topics.control_shown import NOT_CHANGED, change_as_json, change_line, withdrawn_line
 from delayed_topics.topic import DelayedTopic
@@ -41,11 +41,11 @@ def cancel(
         raise click.UsageError("--wait can't be used with --withdraw, because workers do not answer a withdrawal")
     with DelayedTopic.connect(reachable(properties), topic) as delayed:
         if withdraw:
-            asked(lambda: delayed.withdraw(record_id))
+            with_usage_errors(lambda: delayed.withdraw(record_id))
             click.echo(withdrawn_line(delayed.names, record_id, as_json=json_wanted))
             return
-        outcome = asked(lambda: delayed.cancel(record_id, wait_seconds=wait_seconds))
-    _say(delayed, record_id, outcome, json_wanted=json_wanted)
+        outcome = with_usage_errors(lambda: delayed.cancel(record_id, wait_seconds=wait_seconds))
+    _print_outcome(delayed, record_id, outcome, json_wanted=json_wanted)
 
 
 @click.command()
@@ -70,11 +70,11 @@ def reschedule(
     `cancel --withdraw` withdraws the request. The exit code is 1 if it is known that a record does not come out at that time.
     """
     with DelayedTopic.connect(reachable(properties), topic) as delayed:
-        outcome = asked(lambda: delayed.reschedule(record_id, deliver_at_ms, wait_seconds=wait_seconds))
-    _say(delayed, record_id, outcome, json_wanted=json_wanted)
+        outcome = with_usage_errors(lambda: delayed.reschedule(record_id, deliver_at_ms, wait_seconds=wait_seconds))
+    _print_outcome(delayed, record_id, outcome, json_wanted=json_wanted)
 
 
-def _say(delayed: DelayedTopic, record_id: str, outcome: ChangeOutcome, *, json_wanted: bool) -> None:
+def _print_outcome(delayed: DelayedTopic, record_id: str, outcome: ChangeOutcome, *, json_wanted: bool) -> None:
     if json_wanted:
         click.echo(change_as_json(delayed.names, record_id, outcome))
     line = change_line(delayed.names, record_id, outcome)

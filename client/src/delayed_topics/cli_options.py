@@ -1,4 +1,4 @@
-"""What the commands have in common."""
+"""Options, checks and helpers that the commands have in common."""
 
 import re
 import sys
@@ -22,13 +22,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _ADDRESS: Final = frozenset({"bootstrap.servers", "metadata.broker.list"})
-"""librdkafka has two names for it."""
+"""The two names of librdkafka for the bootstrap servers."""
 _ENTRY: Final = re.compile(r"(?P<name>[\w.]+)\s*=\s*(?P<value>.*)")
 JSON = click.option("--json", "json_wanted", is_flag=True, help="Print JSON, for programs.")
 
 
 def one_line(command: Callable[P, R]) -> Callable[P, R]:
-    """Shows an error of this project as one line, and not as a traceback."""
+    """Decorates a command so that it shows an error of this project as one line instead of a traceback."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -40,15 +40,15 @@ def one_line(command: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def asked(ask: Callable[[], R]) -> R:
-    """Shows what is wrong with an argument as any other error of usage."""
+def with_usage_errors(ask: Callable[[], R]) -> R:
+    """Returns what `ask` returns. Raises click.UsageError if `ask` raises ValueError for an argument."""
     try:
         return ask()
     except ValueError as e:
         raise click.UsageError(str(e)) from e
 
 
-class Moment(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it takes none
+class Moment(click.ParamType):  # type: ignore[type-arg]  # before click 8.4, ParamType takes no type argument
     name = "time"
 
     def __init__(self, *, ahead: bool = False) -> None:
@@ -67,7 +67,7 @@ def has_address(properties: dict[str, Any]) -> bool:
     return not _ADDRESS.isdisjoint(properties)
 
 
-def at_address(properties: dict[str, Any], bootstrap: str) -> dict[str, Any]:
+def with_address(properties: dict[str, Any], bootstrap: str) -> dict[str, Any]:
     others = {name: value for name, value in properties.items() if name not in _ADDRESS}
     return {**others, "bootstrap.servers": bootstrap}
 
@@ -81,18 +81,18 @@ def reachable(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def served_layout(connection: Connection, topic: str) -> LayoutRecord:
-    """Raises what `DelayedTopic.connect` raises."""
+    """Returns the layout of a topic that is served. Raises what `DelayedTopic.connect` raises."""
     with DelayedTopic.connect(connection, topic) as delayed:
         return delayed.layout
 
 
 def reading_bar() -> Progress:
-    """Gone when the command is done, and never there in a pipe."""
+    """Returns a progress bar on the standard error. It disappears when the command ends, and is not shown in a pipe."""
     return Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 def read_properties(file: Path) -> dict[str, Any]:
-    """Raises click exceptions. They name a line by its number only, because it may be part of a password or of a key."""
+    """Reads a properties file. Raises click exceptions, which name a line only by its number, because it may be part of a secret."""
     properties = {}
     for number, line in enumerate(map(str.strip, decoded(file.read_bytes(), file).splitlines()), 1):
         if line and not line.startswith("#"):
@@ -103,7 +103,7 @@ def read_properties(file: Path) -> dict[str, Any]:
 
 
 def decoded(content: bytes, file: Path | str) -> str:
-    """Raises click.ClickException, which does not show what could not be decoded."""
+    """Decodes UTF-8. Raises click.ClickException, whose message does not quote the content."""
     try:
         return content.decode()
     except UnicodeDecodeError as e:

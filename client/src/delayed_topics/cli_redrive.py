@@ -1,4 +1,4 @@
-"""The command that sends dead letters back."""
+"""The command `redrive`, which sends dead letters back."""
 
 import json
 from collections import Counter

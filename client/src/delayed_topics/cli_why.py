@@ -1,4 +1,4 @@
-"""The command that shows what became of a record, by what Kafka has of it or by what audits have kept."""
+"""The command `why`, which shows what became of a record, from Kafka or from the tables of audits."""
 
 import time
 from pathlib import Path
@@ -15,7 +15,7 @@ from delayed_topics.way import RecordPlace, Ways
 from delayed_topics.way_shown import as_json, lines
 
 LONG_SCAN_OFFSETS: Final = 20_000
-"""From so many on a bar shows how far reading has got."""
+"""A progress bar is shown if at least this many offsets have to be read."""
 
 
 @click.command("why")
@@ -70,7 +70,7 @@ def why(
             raise click.UsageError(
                 "--id, --all-copies and --show-value can't be used with --table. A table has no ids and no values"
             )
-        _tell_of_tables(folder, names, start, json_wanted=json_wanted)
+        _show_audit_tables(folder, names, start, json_wanted=json_wanted)
         return
     connection = Connection.from_properties(reachable(properties))
     layout = served_layout(connection, topic)
@@ -99,7 +99,8 @@ def why(
 def _place(
     names: TopicNames, place: str | None, record_id: str | None, since_ms: int | None, until_ms: int | None
 ) -> RecordPlace | None:
-    """The place of the record; None if `record_id` names it. Raises UsageError if the arguments do not name one record, or do not fit."""
+    """Returns the place of the record, None if `record_id` names it. Raises click.UsageError if the arguments do not name one record, or
+    contradict each other."""
     if (place is None) == (record_id is None):
         raise click.UsageError("name the record either by its place, such as 0@42, or by --id")
     if place is not None and (since_ms is not None or until_ms is not None):
@@ -114,7 +115,7 @@ def _place(
         raise click.UsageError(str(e)) from e
 
 
-def _tell_of_tables(folder: Path, names: TopicNames, place: RecordPlace, *, json_wanted: bool) -> None:
+def _show_audit_tables(folder: Path, names: TopicNames, place: RecordPlace, *, json_wanted: bool) -> None:
     try:
         from delayed_topics.audit_tables import tables_in, ways_at
         from delayed_topics.audit_tables_shown import audited_as_json, audited_lines

@@ -1,4 +1,4 @@
-"""Changes records by their ids: requests in the control topic of a delayed topic, and what workers answer there."""
+"""Cancels and reschedules records by their ids: writes requests into the control topic, and reads the answers of workers there."""
 
 import threading
 from enum import StrEnum
@@ -19,18 +19,18 @@ WRITE_SECONDS: Final = 30
 
 
 class ChangeOutcome(StrEnum):
-    """What is known of a request to cancel or to reschedule a record. All but the first two are answers of workers.
+    """What is known about a request to cancel or to reschedule a record. All but the first two are answers of workers.
 
-    requested       it is in the control topic, and no worker has answered yet
-    replaced        it was withdrawn, or something else was requested for that id, before a worker answered
-    cancelled       a record of that id is a dead letter with the reason Cancelled
-    rescheduled     a record of that id has come out at that time, or waits for it
-    too-late        a record of that id was released lately; the request stays in force for its retries
-    too-deep        a record of that id came out when it was due before, since its turn came no sooner
-    not-found       no record of that id came within the longest delay of the topic and a minute; the request stays in force
-    no-ladder       the DelayedTopic has no ladder, and so no due times of records' own; the request is not in force
-    too-far         that is further ahead than the DelayedTopic's maxDelaySeconds; the request is not in force
-    not-understood  another value was written over the request, and is not in force
+    requested       the request is in the control topic, and no worker has answered yet
+    replaced        the request was withdrawn or replaced by another one for the same id, before a worker answered
+    cancelled       a record with this id is a dead letter with the reason Cancelled
+    rescheduled     a record with this id has come out at that time, or waits for it
+    too-late        a record with this id was released shortly before; the request stays in force for its retries
+    too-deep        a record with this id came out at its former due time, because its turn came no sooner
+    not-found       no record with this id came within the longest delay of the topic and a minute; the request stays in force
+    no-ladder       the DelayedTopic has no ladder, so its records can't have due times of their own; the request is not in force
+    too-far         the time is further ahead than maxDelaySeconds of the DelayedTopic; the request is not in force
+    not-understood  an invalid value has overwritten the request, which is not in force any more
     no-room         workers hold no more requests; this one is not in force
     """
 
@@ -48,7 +48,7 @@ class ChangeOutcome(StrEnum):
 
 
 class ControlTopic:
-    """As a client uses it, from any number of threads."""
+    """The control topic of one delayed topic, for its clients. May be used by many threads."""
 
     def __init__(self, connection: Connection, topic: str) -> None:
         self._connection = connection
@@ -57,16 +57,16 @@ class ControlTopic:
         self._producer: Producer | None = None
 
     def request(self, key: bytes, wanted: Control, *, wait_seconds: float) -> ChangeOutcome:
-        """See DelayedTopic."""
+        """Writes a request, and waits up to `wait_seconds` for an answer. See `DelayedTopic.cancel` and `DelayedTopic.reschedule`."""
         offset = self._write(key, wanted.encode())
         return self._answer(key, wanted, offset, wait_seconds) if wait_seconds > 0 else ChangeOutcome.REQUESTED
 
     def withdraw(self, key: bytes) -> None:
-        """See DelayedTopic."""
+        """See `DelayedTopic.withdraw`."""
         self._write(key, None)
 
     def _write(self, key: bytes, value: bytes | None) -> int:
-        """Its offset. Raises SendFailed, ConnectionInvalid."""
+        """Writes a record, and returns its offset when Kafka has it. Raises SendFailed, ConnectionInvalid."""
         reports: list[KafkaError | int] = []
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -77,13 +77,13 @@ class ControlTopic:
         try:
             producer.produce(self._topic, value, key, partition=0, on_delivery=delivered)
             while not reports:
-                producer.poll(0.1)  # another thread's call may be the one that takes the report
+                producer.poll(0.1)  # the report may also arrive in the call of another thread
         except RAISED as e:
             reports = [kafka_error(e)]
         (report,) = reports
         if isinstance(report, int):
             return report
-        self._producer = None  # one that failed once is not used again
+        self._producer = None  # a producer that has failed once is not used again
         servers = self._connection.bootstrap_servers
         why = call_error(report, doing=f"writing to {self._topic}", bootstrap_servers=servers)
         raise SendFailed(str(why), failed=1) from why
@@ -95,14 +95,14 @@ class ControlTopic:
             "client.id": CLIENT_ID,
             "linger.ms": 0,
             "message.timeout.ms": WRITE_SECONDS * 1000,
-            "topic.metadata.propagation.max.ms": 3000,  # a missing topic is said after that
+            "topic.metadata.propagation.max.ms": 3000,  # after that, the client reports a missing topic
         }
         with making_client(self._connection.bootstrap_servers):
             return Producer(config)
 
     def _answer(self, key: bytes, wanted: Control, offset: int, wait_seconds: float) -> ChangeOutcome:
-        """The first answer after the request at `offset`. It may answer an earlier or a later request for the same change of the same id:
-        that is no difference, because the record has the same outcome. Raises KafkaCallError."""
+        """Returns the first answer after the request at `offset`. The answer may belong to an earlier or later request for the same change
+        of the same id, which makes no difference to the record. Raises KafkaCallError."""
         deadline = Deadline(wait_seconds)
         outcome = ChangeOutcome.REQUESTED
         with PartitionReader(self._connection, self._topic, client_id=CLIENT_ID, start=offset + 1) as reader:
@@ -117,13 +117,13 @@ class ControlTopic:
 
 
 def _outcome(value: bytes | None, wanted: Control, before: ChangeOutcome) -> ChangeOutcome:
-    """What is known of the request `wanted` after `value` was written with its key. `before`: what was known until then."""
+    """Returns what is known about the request `wanted` after `value` was written with its key. `before` is what was known until then."""
     if value is None:
         return ChangeOutcome.REPLACED
     try:
         control = Control.decode(value)
     except ValueError:
-        return before  # workers answer that it is not understood
+        return before  # workers will answer that they do not understand the value
     if control.kind is ControlKind.NOT_UNDERSTOOD:
         return ChangeOutcome.NOT_UNDERSTOOD
     if control.is_request:

@@ -1,4 +1,4 @@
-"""What became of a request to change a record, as a line for people, and as JSON for programs."""
+"""Formats the outcome of a request to change a record, as a line for people and as JSON for programs."""
 
 import json
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ NOT_CHANGED: Final = frozenset(
         ChangeOutcome.NO_ROOM,
     }
 )
-"""Outcomes after which a record comes out, or has, as if nothing had been asked for."""
+"""Outcomes after which a record comes out, or has come out, as if there had been no request."""
 
-_SAID: Final[Mapping[ChangeOutcome, str]] = {
+_EXPLANATIONS: Final[Mapping[ChangeOutcome, str]] = {
     ChangeOutcome.REQUESTED: "No worker has answered yet. A worker answers in {control} when a record with this id has its turn",
     ChangeOutcome.REPLACED: "The request was withdrawn, or a later request has replaced it",
     ChangeOutcome.CANCELLED: "The record is in {dead_letter}",
@@ -38,8 +38,8 @@ _WITHDRAWN: Final = "withdrawn"
 
 
 def change_line(names: TopicNames, record_id: str, outcome: ChangeOutcome) -> str:
-    said = _SAID[outcome].format(control=names.control, dead_letter=names.dead_letter)
-    return f"{record_id} of {names.front}: {outcome}. {said}"
+    explanation = _EXPLANATIONS[outcome].format(control=names.control, dead_letter=names.dead_letter)
+    return f"{record_id} of {names.front}: {outcome}. {explanation}"
 
 
 def withdrawn_line(names: TopicNames, record_id: str, *, as_json: bool) -> str:
@@ -49,7 +49,7 @@ def withdrawn_line(names: TopicNames, record_id: str, *, as_json: bool) -> str:
 
 
 def change_as_json(names: TopicNames, record_id: str, outcome: ChangeOutcome) -> str:
-    """One object."""
+    """Returns one JSON object."""
     return _as_json(names, record_id, outcome)
 
 

@@ -1,4 +1,4 @@
-"""The copies that a consumer makes of a record: a retry into the front topic, a dead letter into the dead-letter topic."""
+"""The copies that a consumer makes of a record: a retry for the front topic, or a dead letter for the dead-letter topic."""
 
 from typing import NamedTuple
 
@@ -24,11 +24,11 @@ from delayed_topics.record import Record
 
 MAX_ERROR_BYTES = 1024
 BY_KEY = -1
-"""The partition is the partitioner's to choose."""
+"""Lets the partitioner choose the partition."""
 
 
 class Copy(NamedTuple):
-    """`partition` BY_KEY, or a number that is taken modulo the target's partitions."""
+    """A record to write. `partition` is BY_KEY, or a number that is taken modulo the number of the target's partitions."""
 
     topic: str
     partition: int
@@ -38,51 +38,54 @@ class Copy(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A record that is done with, and its copies, of which one is written: the next one is tried if Kafka finds the one before too large.
-    Without copies nothing is written."""
+    """The outcome of a handled record. One of `copies` is written: the next one is tried if Kafka refuses the one before as too large.
+    Without copies, nothing is written."""
 
     record: Record
     copies: tuple[Copy, ...] = ()
 
 
 def retry(record: Record, names: TopicNames, *, group: str, error: BaseException, done_at_ms: int) -> Outcome:
-    """One attempt more. Above the retry cap too: the worker decides what becomes of it."""
-    said = _ascii(f"{type(error).__name__}: {text_of(error)}")
-    # the partition that the record first came in by, so that a partitioner of the user's own holds for retries too
+    """Returns an outcome that requests the next attempt. It does so above the retry cap, too: the worker decides what becomes of the
+    record."""
+    error_text = _ascii(f"{type(error).__name__}: {text_of(error)}")
+    # a retry goes to the partition where the record first came in, because the producer may have used its own partitioner
     partition = record.root.partition if record.root is not None and record.root.topic_letter == "f" else BY_KEY
     headers = [
         *record.headers,
         *_identity(record, group, attempt=record.attempt + 1),
         (DONE_AT, b"%d" % done_at_ms),
-        (ERROR, said),
+        (ERROR, error_text),
     ]
     copy = Copy(names.front, partition, record.key, record.value, headers)
-    return Outcome(record, (copy, *_too_large(record, names, group, said)))
+    return Outcome(record, (copy, *_too_large(record, names, group, error_text)))
 
 
 def rejected(record: Record, names: TopicNames, *, group: str, reason: DeadLetterReason, error: object) -> Outcome:
-    """A dead letter that names its ready record as origin, so that an audit counts it once."""
-    said = _ascii(text_of(error))
+    """Returns an outcome that makes a dead letter. The dead letter names the ready record as its origin, so that audits count it once."""
+    error_text = _ascii(text_of(error))
     return Outcome(
-        record, (_dead_letter(record, names, group, reason, said), *_too_large(record, names, group, said)[1:])
+        record,
+        (_dead_letter(record, names, group, reason, error_text), *_too_large(record, names, group, error_text)[1:]),
     )
 
 
-def _too_large(record: Record, names: TopicNames, group: str, said: bytes) -> tuple[Copy, ...]:
-    """The dead letter in three sizes: whole; without its value; without value, key and the headers of the record. The last always fits."""
-    whole = _dead_letter(record, names, group, DeadLetterReason.TOO_LARGE, said)
+def _too_large(record: Record, names: TopicNames, group: str, error_text: bytes) -> tuple[Copy, ...]:
+    """Returns the dead letter in three sizes: whole, without its value, and without value, key and foreign headers. The last always
+    fits."""
+    whole = _dead_letter(record, names, group, DeadLetterReason.TOO_LARGE, error_text)
     bare = whole._replace(key=None, value=None, headers=whole.headers[len(record.headers) :])
     return whole, whole._replace(value=None), bare
 
 
-def _dead_letter(record: Record, names: TopicNames, group: str, reason: DeadLetterReason, said: bytes) -> Copy:
+def _dead_letter(record: Record, names: TopicNames, group: str, reason: DeadLetterReason, error_text: bytes) -> Copy:
     headers = [
         *record.headers,
         *_identity(record, group, attempt=record.attempt),
         *([(ROOT, record.root.encode())] if record.root is not None else []),
         (ORIGIN, origin("r", record.partition, record.offset)),
         (REASON, reason.value.encode()),
-        (ERROR, said),
+        (ERROR, error_text),
     ]
     partition = record.root.partition if record.root is not None else record.partition
     return Copy(names.dead_letter, partition, record.key, record.value, headers)

@@ -1,4 +1,4 @@
-"""A handler that says which delayed topic it needs."""
+"""A handler that declares the delayed topic that it needs."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from delayed_topics.topic import DelayedTopic
 
 
 class DeclaredHandler:
-    """Can be called as the function that it was made from."""
+    """A handler and the delayed topic that it consumes. It can be called like the function that it was made from."""
 
     def __init__(self, handler: Handler, *, topic: str, delay_seconds: Sequence[int], retry_cap: int) -> None:
         """Raises IllegalTopicName, ValueError for an empty delay list, and TypeError as Consumer does."""
@@ -47,13 +47,13 @@ class DeclaredHandler:
         return yaml.safe_dump(resource, sort_keys=False)
 
     def run(self, bootstrap: str | Mapping[str, Any] | Connection, group: str, *, member: str | None = None) -> None:
-        """Connects and consumes until SIGTERM or SIGINT; see DelayedTopic."""
+        """Connects, and consumes until SIGTERM or SIGINT. Raises what DelayedTopic.connect and DelayedTopic.consume raise."""
         with DelayedTopic.connect(bootstrap, self.topic) as topic:
             topic.consume(group, self, member=member)
 
 
 def delayed_topic(*, topic: str, delay_seconds: Sequence[int], retry_cap: int) -> Callable[[Handler], DeclaredHandler]:
-    """Declares the topic that a handler consumes.
+    """Decorates a handler with the delayed topic that it consumes.
 
     @delayed_topic(topic="orders", delay_seconds=[0, 10, 60], retry_cap=5)
     def ship(record: Record) -> None: ...

@@ -105,7 +105,7 @@ class AdminCalls:
 
 
 def settle(items: Sequence[K], send: Send[K], deadline: Deadline) -> dict[K, Any | KafkaError]:
-    """Repeats the call until each item has an answer or a permanent error. Returns the answer, or the last error, of each item."""
+    """Repeats the call for the items with a transient error, until the deadline. Returns the answer, or the last error, of each item."""
     outcomes: dict[K, Any | KafkaError] = {}
 
     def attempt() -> bool:

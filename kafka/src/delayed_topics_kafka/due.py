@@ -27,9 +27,9 @@ def offsets_due_within(
     for seconds in DUE_WITHIN_SECONDS:
         since_ms = {key: max(0, now_ms - waits_ms[key] + seconds * 1000 + 1) for key in found}
         # if records wait no longer than `seconds`, all of them have their turn by then, whenever they were appended
-        asked = {key: at_ms for key, at_ms in since_ms.items() if seconds * 1000 < waits_ms[key] or not seconds}
-        first_later = offsets_for_times(asked) if asked else {}
-        answered = found.keys() - asked.keys() | first_later.keys()
+        lookups = {key: at_ms for key, at_ms in since_ms.items() if seconds * 1000 < waits_ms[key] or not seconds}
+        first_later = offsets_for_times(lookups) if lookups else {}
+        answered = found.keys() - lookups.keys() | first_later.keys()
         found = {
             key: (*found[key], ends[key] if (offset := first_later.get(key)) is None else min(offset, ends[key]))
             for key in found

@@ -130,7 +130,7 @@ TRANSIENT: Final = frozenset(
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
         KafkaError._TRANSPORT,
         KafkaError._WAIT_COORD,
-        KafkaError._DESTROY_BROKER,  # the broker that was asked has gone from the metadata
+        KafkaError._DESTROY_BROKER,  # the broker that got the request has left the metadata
     }
 )
 """Transient errors: the same request may succeed soon."""

@@ -44,8 +44,8 @@ class GroupCalls(AdminCalls):
                 (tp.topic, tp.partition): self._committed(answer.group_id, tp) for tp in answer.topic_partitions or ()
             }
 
-        asked = [group for group, partitions in wanted.items() if partitions is None or partitions]
-        found = self._many(asked, send, lambda group: f"reading the offsets of group {group}", values)
+        requested = [group for group, partitions in wanted.items() if partitions is None or partitions]
+        found = self._many(requested, send, lambda group: f"reading the offsets of group {group}", values)
         return {group: found.get(group, {}) for group in wanted}
 
     def commit(

@@ -91,8 +91,8 @@ class TopicCalls(AdminCalls):
         def doing(name: str) -> str:
             return f"deleting topic {name}"
 
-        asked = self._many(names, send, doing, nothing, deadline)
-        outcomes = forgiving(asked, code=KafkaError.UNKNOWN_TOPIC_OR_PART)
+        requested = self._many(names, send, doing, nothing, deadline)
+        outcomes = forgiving(requested, code=KafkaError.UNKNOWN_TOPIC_OR_PART)
         going = [name for name, outcome in outcomes.items() if outcome is None]
         left = self._await(going, lambda _, known: known is None, deadline)
         for name, known in left.items():
@@ -151,13 +151,13 @@ class TopicCalls(AdminCalls):
         isolation: Isolation,
         value: Callable[[ListOffsetsResultInfo], V],
     ) -> dict[TopicPartitionKey, V | KafkaCallError]:
-        asked = False
+        repeated = False
 
         def send(pending: list[TopicPartitionKey], timeout_seconds: float) -> Mapping[TopicPartitionKey, Wait]:
-            nonlocal asked
+            nonlocal repeated
             refused: dict[TopicPartitionKey, KafkaError] = {}
-            if asked or not self._knows_brokers:
-                # Refreshes the metadata of the client, for two reasons. First, the client library (2.16) asks again with the
+            if repeated or not self._knows_brokers:
+                # Refreshes the metadata of the client for two reasons. First, the client library (2.16) asks again with the
                 # leader epoch of its cache, even if that epoch was refused. A broker that was fenced for a moment would so be
                 # unreachable for 15 minutes. Second, a new client drops its connections to the bootstrap servers as soon as
                 # it knows the brokers. If it was asking a bootstrap server for leaders, it asks again only after three
@@ -166,9 +166,9 @@ class TopicCalls(AdminCalls):
                     self._renew_client()  # the client is stranded, see stranded.py
                     raise KafkaException(KafkaError(KafkaError._TRANSPORT))
                 self._knows_brokers = True
-            if asked:
+            if repeated:
                 refused = self._refused(pending, timeout_seconds)
-            asked = True
+            repeated = True
             futures = self._client.list_offsets(
                 {TopicPartition(*key): specs[key] for key in pending if key not in refused},
                 isolation_level=IsolationLevel[isolation.upper()],
@@ -223,14 +223,14 @@ class TopicCalls(AdminCalls):
         return known
 
     def _usable(
-        self, asked: Mapping[str, KafkaCallError | None], totals: Mapping[str, int], deadline: Deadline
+        self, requested: Mapping[str, KafkaCallError | None], totals: Mapping[str, int], deadline: Deadline
     ) -> dict[str, TopicInfo | KafkaCallError]:
         def usable(name: str, known: Known) -> bool:
             return isinstance(known, TopicInfo) and known.leaders_known and known.partitions >= totals[name]
 
-        known = self._await([name for name, error in asked.items() if error is None], usable, deadline)
+        known = self._await([name for name, error in requested.items() if error is None], usable, deadline)
         outcomes: dict[str, TopicInfo | KafkaCallError] = {}
-        for name, error in asked.items():
+        for name, error in requested.items():
             found = error or known[name]
             if isinstance(found, KafkaCallError) or (found is not None and usable(name, found)):
                 outcomes[name] = found
