@@ -1,5 +1,5 @@
-"""What a user of the client may have to catch. All of them, and those of the connection, are DelayedTopicsErrors. And what the client
-catches of the user's code, and says of it."""
+"""The errors that the client raises, and what it catches of the user's code. All errors of the client and of its connection are
+DelayedTopicsErrors."""
 
 import asyncio
 from typing import Final
@@ -7,15 +7,16 @@ from typing import Final
 from delayed_topics_core.errors import DelayedTopicsError
 
 FAILURES: Final = (Exception, asyncio.CancelledError)
-"""A coroutine that was cancelled raises the second out of asyncio.run. What else is no Exception is meant to end the process."""
+"""What counts as a failure of the user's code. asyncio.run raises CancelledError if its coroutine was cancelled. Other exceptions that are
+no Exception are meant to end the process."""
 
 
 class NotDelayedTopic(DelayedTopicsError):
-    """The topic isn't a delayed topic of this Kafka cluster, or isn't served yet, or is one no more."""
+    """The topic isn't a delayed topic of this Kafka cluster, isn't served yet, or is no longer a delayed topic."""
 
 
 class SendFailed(DelayedTopicsError):
-    """`failed` records did not arrive; the message has the first reason."""
+    """`failed` records did not arrive. The message has the first reason."""
 
     def __init__(self, message: str, *, failed: int) -> None:
         super().__init__(message)
@@ -23,28 +24,28 @@ class SendFailed(DelayedTopicsError):
 
 
 class RegistryInUse(DelayedTopicsError):
-    """The registry has other records than those that were to be imported."""
+    """The registry has other records than those to be imported."""
 
 
 class RedriveOvertaken(DelayedTopicsError):
-    """Another redrive of the same topic has begun, or Kafka has ended the transaction of this one, which took too long."""
+    """Another redrive of the same topic has begun, or Kafka has ended the transaction of this one because it took too long."""
 
 
 class RedrivePositionUnknown(DelayedTopicsError):
-    """Kafka does not have any more up to where dead letters were sent."""
+    """Kafka no longer knows up to which offset dead letters were sent."""
 
 
 class GroupInvalid(DelayedTopicsError, ValueError):
-    """The name of a consumer group isn't one that the header of a retry can carry."""
+    """The header of a retry can't hold this name of a consumer group."""
 
 
 class ClientForked(DelayedTopicsError):
-    """The client was made before this process was forked from the one that made it, and its threads are not in this one."""
+    """The client was made before this process was forked, so this process does not have the client's threads."""
 
 
 class Reject(Exception):
-    """Raised by a handler: the record goes to the dead-letter topic, whatever the retry cap. `reason` is for people: a text, or an
-    exception."""
+    """A handler raises this to send its record to the dead-letter topic, whatever the retry cap. `reason` is for people, and may be a text
+    or an exception."""
 
     def __init__(self, reason: object) -> None:
         super().__init__(reason)
@@ -52,7 +53,7 @@ class Reject(Exception):
 
 
 def text_of(said: object) -> str:
-    """What a reason or an exception says, also of one whose `__str__` raises."""
+    """Returns the text of a reason or of an exception, even if its `__str__` raises."""
     try:
         return str(said)
     except FAILURES as e:

@@ -1,5 +1,5 @@
-"""What the registry says of a delayed topic, for whoever sends to it. Sending does not depend on the registry: while it can't be read,
-or is lost, the client goes by what it said last."""
+"""Follows what the registry says about a delayed topic, for sending to it. Sending does not depend on the registry: while the registry
+can't be read or is lost, the client uses the layout that it read last."""
 
 import logging
 import threading
@@ -19,17 +19,17 @@ from delayed_topics.errors import NotDelayedTopic
 log = logging.getLogger(__name__)
 
 ANEW_SECONDS: Final = 10.0
-"""How long after trouble with the registry to look again, with a new follower. The former one may never get anything again."""
+"""How long after an error of the registry the client reads it again. It uses a new follower, because the old one may be stranded."""
 
 
 def registry_follower(connection: Connection) -> RegistryFollower:
-    # polled only by who sends: nobody would take the statistics of an application that doesn't
-    seldom_asked = replace(connection, further={**connection.further, "statistics.interval.ms": "0"})
-    return RegistryFollower(seldom_asked, client_id="delayed-topics-client")
+    # only `send` polls the follower, so its statistics would pile up in an application that does not send, see stranded.py
+    without_statistics = replace(connection, further={**connection.further, "statistics.interval.ms": "0"})
+    return RegistryFollower(without_statistics, client_id="delayed-topics-client")
 
 
 class FollowedLayout(Closing):
-    """Of one topic, from any number of threads. `follower` has read `layout`, and is closed with this."""
+    """The layout of one topic, for many threads. `follower` has read `layout`, and `close` closes it."""
 
     def __init__(self, connection: Connection, follower: RegistryFollower, layout: LayoutRecord) -> None:
         self._connection = connection
@@ -38,15 +38,15 @@ class FollowedLayout(Closing):
         self._looking = threading.Lock()
         self._look_at = self._looked_at = time.monotonic()
         self._has_topic = True
-        """The follower has read of it. A registry that was restored may not have the topic yet."""
+        """Whether the follower has read a record of this topic. A registry that was restored may not have one yet."""
         self._removed = False
         self._in_trouble = False
 
     def get(self, *, age_seconds: float = 0.0) -> LayoutRecord:
-        """What the registry said that long ago or later. Raises NotDelayedTopic once the topic was removed, until it is there again."""
+        """Returns the layout as of `age_seconds` ago or later. Raises NotDelayedTopic while the topic is removed from the registry."""
         now = time.monotonic()
         if now >= max(self._looked_at + age_seconds, self._look_at) and self._looking.acquire(blocking=False):
-            try:  # else another thread does
+            try:  # if another thread holds the lock, it reads the registry
                 self._looked_at = now
                 self._look()
             finally:

@@ -1,4 +1,4 @@
-"""What may handle records: functions whose call does the work. And what is logged of those that raise."""
+"""Checks that a handler does its work when it is called, and logs the exceptions of handlers."""
 
 import inspect
 import logging
@@ -22,11 +22,11 @@ _WHAT_TO_DO = (
 
 
 def check_handler(handler: Handler) -> None:
-    """Raises TypeError for a function whose call would only make something that somebody has to await or to iterate over."""
+    """Raises TypeError for a coroutine function or a generator, whose call would only return something to await or to iterate over."""
     called: object = handler
     while isinstance(called, partial):
         called = called.func
-    for function in (called, getattr(type(called), "__call__", None)):  # noqa: B004  that of the class is the one that is called
+    for function in (called, getattr(type(called), "__call__", None)):  # noqa: B004  Python calls `__call__` of the class
         if (
             inspect.iscoroutinefunction(function)
             or inspect.isgeneratorfunction(function)
@@ -36,23 +36,23 @@ def check_handler(handler: Handler) -> None:
 
 
 def check_result(handler: Handler, result: object) -> None:
-    """As `check_handler`, by what the call has returned."""
+    """As `check_handler`, but checks what the call has returned."""
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise TypeError(f"the handler {handler!r} returned {result!r}, which {_WHAT_TO_DO}")
 
 
 class FailureLog:
-    """Belongs to one thread. Warns of each type of exception once in WARN_SECONDS, with the traceback. What it does not warn of is one
-    line of INFO: while a service is down, thousands of records may fail in a second."""
+    """Logs each type of exception as a warning with its traceback once in WARN_SECONDS, and otherwise as one line at INFO. While a
+    service is down, thousands of records may fail in a second. Belongs to one thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock`: in seconds."""
+        """`clock` returns seconds."""
         self._clock = clock
         self._warned: dict[str, tuple[float, int]] = {}
-        """By the name of the type: when it last warned of it, and how many it has not warned of since."""
+        """By name of the type: when the last warning was, and how many exceptions were logged at INFO since."""
 
     def tell(self, record: Record, becomes: str, error: BaseException) -> None:
-        """`becomes`: what becomes of the record whose handler raised the error."""
+        """Logs the error of a handler. `becomes` says what becomes of the record."""
         kind, now = type(error).__qualname__, self._clock()
         at, quiet = self._warned.get(kind, (-inf, 0))
         warns = now >= at + WARN_SECONDS

@@ -1,10 +1,10 @@
-"""A consumer's membership in its group, kept while the code that uses it works on a record.
+"""Keeps a consumer's membership in its group while the user's code handles a record.
 
-Kafka takes the partitions of a consumer that doesn't poll for `max.poll.interval.ms` (5 minutes unless set), and whoever gets
-them begins with the same record. So a thread polls instead, once half of that time is over.
+If a consumer does not poll for `max.poll.interval.ms` (5 minutes unless set), Kafka revokes its partitions, and the member that gets
+them begins with the same record. A thread therefore polls in place of the user's code, once half of that time has passed.
 
-A rebalance waits for each member as long, too, before it goes on without it. So the thread doesn't give the partition of the record
-at hand back at once: the user's code gets some time to finish, as it has where nobody else polls.
+A rebalance waits equally long for each member before it continues without it. The thread therefore does not give up the partition of
+the current record at once. The user's code gets some time to finish, as it does in a consumer without such a thread.
 """
 
 import time
@@ -13,72 +13,72 @@ from contextlib import contextmanager
 from threading import Condition, Event, Thread
 
 POLL_SECONDS = 0.1
-REST, AWAIT, LOOK = 0.5, 0.3, 0.05
-"""Parts of the interval. The thread polls once REST is over, which it looks for every LOOK. A rebalance waits up to AWAIT for the user's
-code. What REST and AWAIT leave is for a busy machine, and for settling what is done."""
+POLL_AFTER, AWAIT, CHECK_EVERY = 0.5, 0.3, 0.05
+"""Fractions of the interval. The thread polls once the user's code has worked for POLL_AFTER, which it checks every CHECK_EVERY. A
+rebalance waits up to AWAIT for the user's code. The rest of the interval is for a busy machine, and for settling the outcomes."""
 
 
 class KeptMembership:
-    """Only a thread that holds `turn` may use the consumer."""
+    """Polls a consumer from a thread of its own. Only a thread that holds `turn` may use the consumer."""
 
     def __init__(self, poll: Callable[[], None], *, max_poll_interval_ms: float) -> None:
-        """`poll` is called in the thread, with the turn, and hands out nothing."""
+        """The thread calls `poll` while it holds the turn. `poll` must hand out no records."""
         self.turn = Condition()
         self._poll = poll
         self._interval_seconds = max_poll_interval_ms / 1000
-        self._left_at: float | None = None
-        """When the user's code went to work; None while it asks for records."""
+        self._handling_since: float | None = None
+        """When the user's code began to handle a record; None while it requests the next one."""
         self._polling = False
         self._ended = Event()
-        """Of the loop that records are handed out to."""
+        """Set when the loop that receives the records ends."""
         self._problem: Exception | None = None
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """To be entered while records are handed out. A loop that was left early may leave this after the next loop has entered it."""
+        """Enter this while a loop receives records. A loop that was left early may exit this after the next loop has entered it."""
         self._ended.set()
         ended = self._ended = Event()
         Thread(target=self._keep, args=(ended,), name="keeps-membership", daemon=True).start()
         try:
             yield
         finally:
-            # waits for nothing: when a generator that was forgotten is collected, this runs in any thread
+            # must not wait for anything: if an abandoned generator is garbage-collected, this runs in an arbitrary thread
             ended.set()
             if ended is self._ended:
-                self._left_at = None
+                self._handling_since = None
 
-    def leave(self) -> None:
-        """To be called before the user's code gets a record."""
-        self._left_at = time.monotonic()
+    def begin_handling(self) -> None:
+        """Call this before the user's code gets a record."""
+        self._handling_since = time.monotonic()
 
-    def come_back(self) -> Exception | None:
-        """To be called with the turn, when the user's code asks for the next record: the thread stops polling. Returns what its polling
-        raised."""
-        self._left_at = None
+    def end_handling(self) -> Exception | None:
+        """Call this with the turn when the user's code requests the next record. Waits until the thread has stopped polling. Returns the
+        exception that its polling raised, or None."""
+        self._handling_since = None
         self.turn.notify_all()
         self.turn.wait_for(lambda: not self._polling)
         problem, self._problem = self._problem, None
         return problem
 
-    def await_return(self) -> None:
-        """For callbacks of a rebalance: gives the user's code some time to finish."""
-        self.turn.wait_for(lambda: self._left_at is None, AWAIT * self._interval_seconds)
+    def await_end_of_handling(self) -> None:
+        """Call this in the callbacks of a rebalance. Gives the user's code some time to finish."""
+        self.turn.wait_for(lambda: self._handling_since is None, AWAIT * self._interval_seconds)
 
     def _keep(self, ended: Event) -> None:
-        while not ended.wait(LOOK * self._interval_seconds):
+        while not ended.wait(CHECK_EVERY * self._interval_seconds):
             with self.turn:
                 self._polling = True
                 try:
-                    while self._has_rested():
+                    while self._must_poll():
                         self._poll()
                         self.turn.wait(POLL_SECONDS)
-                except Exception as e:  # noqa: BLE001  the user's code gets it when it comes back
+                except Exception as e:  # noqa: BLE001  the user's code gets it when it requests the next record
                     self._problem = e
                     return
                 finally:
                     self._polling = False
                     self.turn.notify_all()
 
-    def _has_rested(self) -> bool:
-        left_at = self._left_at
-        return left_at is not None and time.monotonic() - left_at > REST * self._interval_seconds
+    def _must_poll(self) -> bool:
+        since = self._handling_since
+        return since is not None and time.monotonic() - since > POLL_AFTER * self._interval_seconds

@@ -1,4 +1,4 @@
-"""Times, as people write and read them."""
+"""Parses and formats times for people."""
 
 import re
 from datetime import UTC, datetime
@@ -9,10 +9,8 @@ _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_moment(text: str, *, now_ms: int, ahead: bool = False) -> int:
-    """Milliseconds since the epoch, from `2026-11-25T04:00:00Z`, or from how long ago it was: `90s`, `30m`, `2h`, `7d`. `ahead`: from
-    how long it is until then.
-
-    Raises ValueError.
+    """Returns milliseconds since the epoch, from a time such as `2026-11-25T04:00:00Z`, or from a span such as `90s`, `30m`, `2h` or `7d`.
+    A span goes back from `now_ms`, or forward if `ahead` is set. Raises ValueError.
     """
     if (span := _SPAN.fullmatch(text)) is not None:
         span_ms = int(span[1]) * _UNIT_MS[span[2]]
@@ -30,7 +28,7 @@ def parse_moment(text: str, *, now_ms: int, ahead: bool = False) -> int:
 
 
 def shown_moment(at_ms: int) -> str:
-    """In UTC, with milliseconds; the bare number for what no calendar has."""
+    """Returns the time in UTC with milliseconds, or only the number if it is outside the calendar."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""The records that a delayed topic's workers have next in the delays topic, read by a plain consumer that commits nothing."""
+"""Finds the records of the delays topic whose turn comes next, with a plain consumer that commits nothing."""
 
 import json
 from collections.abc import Collection, Iterator, Sequence
@@ -21,16 +21,16 @@ from delayed_topics.scan import Found, Range, Scanner
 from delayed_topics.way_shown import record_as_dict, shown
 
 LEAST_READ: Final = 100
-"""How many offsets of a partition to read at a time, at least. With ExactlyOnce up to half of them are marks of transactions."""
+"""The least number of offsets to read at a time from a partition. With ExactlyOnce, up to half of them are transaction markers."""
 
 
 class PartitionNotThere(DelayedTopicsError):
-    """The delays topic has no such partition, or none of that delay."""
+    """The delays topic has no such partition, or no partition with this delay."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Next:
-    """A record that waits. `turn_at_ms`: when a worker releases it, or copies it on if `due_at_ms` is later."""
+    """A waiting record. At `turn_at_ms`, a worker releases the record, or copies it on if `due_at_ms` is later."""
 
     record: Found
     delay_seconds: int
@@ -42,7 +42,7 @@ class Next:
 
 
 def partitions_of(layout: LayoutRecord, *, partition: int | None, delay_seconds: int | None) -> list[int]:
-    """Of the delays topic. Raises PartitionNotThere."""
+    """Returns the partitions of the delays topic that match `partition` and `delay_seconds`. None matches all. Raises PartitionNotThere."""
     delays = layout.layout.partition_delays
     topic = TopicNames.of(layout.topic).delays
     if partition is not None and not 0 <= partition < len(delays):
@@ -62,8 +62,11 @@ def partitions_of(layout: LayoutRecord, *, partition: int | None, delay_seconds:
 def peek(
     connection: Connection, layout: LayoutRecord, scanner: Scanner, partitions: Collection[int], *, count: int
 ) -> tuple[list[Next], Sequence[Note]]:
-    """The next `count` in these partitions of the delays topic, by their turn; those that came in first of each. With notes on what is not
-    known: of such partitions, all that is there is taken to wait. Raises KafkaCallError."""
+    """Returns the next `count` records of these partitions of the delays topic, in the order of their turns, and notes on what is unknown.
+
+    Of each partition, only the waiting records that were appended first are considered. If it is unknown which records of a partition are
+    finished, all of them count as waiting. Raises KafkaCallError.
+    """
     topic = TopicNames.of(layout.topic).delays
     places = [(topic, number) for number in partitions]
     admin = KafkaAdmin(connection, client_id="delayed-topics-client")
@@ -100,7 +103,7 @@ def peek_lines(waiting: Sequence[Next], *, now_ms: int, show_value: bool) -> Ite
 
 
 def peek_as_json(waiting: Sequence[Next], *, show_value: bool) -> str:
-    """A list, with times in milliseconds since the epoch; keys and values are base64, and null where the record has none."""
+    """Returns a JSON list. Times are milliseconds since the epoch. Keys and values are base64, and null where the record has none."""
     return json.dumps(
         [
             {

@@ -1,4 +1,4 @@
-"""How far the workers of a delayed topic are in its partitions, by what their group has committed; and why, where that says nothing."""
+"""Finds out from the committed offsets of the workers which records of a delayed topic are finished, or why that is unknown."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from delayed_topics.scan import Range
 
 
 class Position(NamedTuple):
-    """In a partition, of which the offsets `there` are in Kafka. Below `committed` all is finished, and above it `finished`."""
+    """How far workers are in a partition. Kafka has the offsets `there`. All offsets below `committed` are finished, and above it those in
+    `finished`."""
 
     there: Range
     committed: int
@@ -24,12 +25,12 @@ class Position(NamedTuple):
 
     @property
     def unfinished(self) -> Range:
-        """With those of `finished`."""
+        """The offsets from `committed` on, including those in `finished`."""
         return Range(max(self.there.start, self.committed), self.there.end)
 
     @property
     def removed(self) -> int:
-        """How many offsets Kafka has removed before they were finished."""
+        """How many offsets Kafka removed before they were finished."""
         first = self.there.start
         return max(0, first - self.committed - sum(offset < first for offset in self.finished))
 
@@ -39,7 +40,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
-    """What is wrong with partitions (written as ranges) of a topic, for people. None: with all of it."""
+    """What is wrong with partitions of a topic, for people. `partitions` is written as ranges, and None means the whole topic."""
 
     topic: str
     partitions: str | None
@@ -52,8 +53,8 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Positions:
-    """`there`: the offsets of all partitions that were asked for, up to the last stable one. `known`: of those with a commit that says
-    something. `notes`: of the others, and of those from which Kafka has removed what was not finished."""
+    """`there` has the offsets of all requested partitions, up to the last stable offset. `known` has the partitions with a usable commit.
+    `notes` are about the other partitions, and about those from which Kafka removed unfinished records."""
 
     there: Mapping[TopicPartitionKey, Range]
     known: Mapping[TopicPartitionKey, Position]
@@ -63,20 +64,20 @@ class Positions:
 def read_positions(
     connection: Connection, admin: KafkaAdmin, group: str, partitions: Iterable[TopicPartitionKey]
 ) -> Positions:
-    """Raises KafkaCallError."""
+    """Reads the offsets of the partitions and the commits of the group. Raises KafkaCallError."""
     places = list(partitions)
     topics = values_of(admin.describe_topics(sorted({topic for topic, _ in places})))
-    # in this order: what workers finish meanwhile, and Kafka removes then, is not taken for removed before it was finished
+    # in this order, so that records which workers finish and Kafka removes meanwhile do not count as removed before they were finished
     first = values_of(admin.list_offsets(places, "earliest"))
     committed = committed_offsets(connection, group, places)
     ends = values_of(admin.list_offsets(places, "latest", isolation="read_committed"))
     there = {place: Range(first[place], ends[place]) for place in places}
     known: dict[TopicPartitionKey, Position] = {}
-    said: dict[tuple[str, str], list[int]] = {}
+    affected: dict[tuple[str, str], list[int]] = {}
     for place in places:
         topic, partition = place
         info = topics[topic]
-        # where nothing ever came, nothing waits, whether or not a worker has begun
+        # a partition that never had a record has none that waits, whether or not a worker has begun there
         at = committed.get(place, OffsetAndMetadata(0) if ends[place] == 0 else None)
         message = _unknown(at, ends[place], info.id if info is not None else None)
         if at is not None and message is None:
@@ -84,16 +85,16 @@ def read_positions(
             if position.removed:
                 message = f"{position.removed:,} offsets from {at.offset} on were removed before they were released"
         if message is not None:
-            said.setdefault((topic, message), []).append(partition)
+            affected.setdefault((topic, message), []).append(partition)
     notes = (
         Note(topic=topic, partitions=format_ranges(numbers), message=message)
-        for (topic, message), numbers in said.items()
+        for (topic, message), numbers in affected.items()
     )
     return Positions(there=there, known=known, notes=tuple(notes))
 
 
 def _unknown(committed: OffsetAndMetadata | None, end: int, topic_id: str | None) -> str | None:
-    """Why a commit, or that there is none, does not say what is finished."""
+    """Returns why the commit does not tell which records are finished, or None if it does."""
     if committed is None:
         why = "there is no committed offset. Either no worker has begun here yet, or the offset is gone"
     elif (made_for := committed_topic_id(committed.metadata)) is not None and made_for != topic_id:

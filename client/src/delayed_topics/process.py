@@ -1,5 +1,5 @@
-"""The process that a Kafka client was made in. One that is forked from it gets the client without its threads, so that calls would do
-nothing, or wait for ever."""
+"""Remembers in which process a Kafka client was made. A process that is forked from it has the client without its threads, so calls would
+do nothing or never return."""
 
 import os
 
@@ -7,7 +7,7 @@ from delayed_topics.errors import ClientForked
 
 
 class ProcessOf:
-    """`client`: what was made, for the message of the error."""
+    """The process that made a client. `client` names the client in the message of the error."""
 
     def __init__(self, client: str) -> None:
         self._client = client

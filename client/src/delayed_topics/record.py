@@ -25,17 +25,17 @@ class Record:
     """Times are milliseconds since the epoch, by the broker's clock.
 
     key, value, headers   as they were produced; `headers` without those of delayed topics
-    attempt               how often it was handed out before: 0 the first time
-    id                    the same over all attempts
-    group                 the consumer group whose retry this is; None: it is for every group
-    due_at_ms             when it was to come out
-    released_at_ms        when it did, by the worker's cautious reckoning
-    appended_at_ms        when it was written to the ready topic
-    created_at_ms         when it was made, by the clock of the client that sent it; None if it didn't say
-    target                the topic that it was read from, or topic:partition, if it is not the delayed topic's own ready topic
-    topic, partition,     where it was read
+    attempt               how often the record was handed to consumers before: 0 the first time
+    id                    the same for all attempts
+    group                 the consumer group whose retry this is; None for a record that is for every group
+    due_at_ms             when the record was due
+    released_at_ms        when a worker released the record, by the worker's lower bound of the broker's clock
+    appended_at_ms        when the record was appended to the ready topic
+    created_at_ms         when the record was made, by the clock of the client that sent it; None if the client did not set it
+    target                the topic that the record was read from, or topic:partition, if that is not the delayed topic's own ready topic
+    topic, partition,     where the record was read
     offset
-    root                  where this attempt was first seen, and in which topic; None for a record that no worker released
+    root                  the topic, partition and offset where this attempt was first seen; None for a record that no worker released
     """
 
     key: bytes | None
@@ -61,7 +61,7 @@ class Record:
 
 
 def read_record(message: Message, headers: Sequence[Header]) -> Record:
-    """Own headers that are missing or don't parse are passed over: anybody may write to a ready topic."""
+    """Makes a Record. Own headers that are missing or can't be parsed get their defaults, because anyone may write to a ready topic."""
     own = {name: value or b"" for name, value in headers if name in OWN_HEADERS}
     appended_at_ms = message.timestamp()[1]
     return Record(

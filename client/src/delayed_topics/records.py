@@ -1,4 +1,4 @@
-"""The records of a ready topic, one after the other, with their outcomes settled as they go."""
+"""Iterates over the records of a ready topic, and settles their outcomes meanwhile."""
 
 import logging
 import time
@@ -30,28 +30,29 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
 SETTLE_SECONDS = 0.1
-"""What a crash repeats at most, and what a retry waits at most before it is written, unless a handler takes longer."""
+"""How often outcomes are settled, unless a handler takes longer. A crash therefore repeats the records of at most this time, and a retry is
+written at most this much later."""
 MAX_POLL_INTERVAL_MS = 300_000
 """The client library's own default."""
 
 
 @dataclass(slots=True)
-class _AtHand:
-    """The record that the user's code works on. `said`: what becomes of it is known. `taken_away`: its partition isn't ours any more."""
+class _CurrentRecord:
+    """The record that the user's code handles. `is_revoked` is True if this consumer no longer has its partition."""
 
     message: Message
     record: Record
-    said: bool = False
-    taken_away: bool = False
+    outcome_known: bool = False
+    is_revoked: bool = False
 
 
 class Records(Closing):
-    """A member of a consumer group of the ready topic. Use it as a context and iterate over it; asking for the next record says
-    that the one before is done, unless `retry` or `reject` said otherwise. A loop that is left in any other way says nothing of the
-    record at hand: the next loop begins with it. Belongs to one thread, only `stop` and `close` may be called from any.
+    """A member of a consumer group of the ready topic. Use it as a context manager and iterate over it. A record is done when the loop
+    requests the next one, unless you called `retry` or `reject` for it. If a loop is left in any other way, its current record is not done,
+    and the next loop begins with it. Belongs to one thread; only `stop` and `close` may be called from other threads.
 
-    Work on a record may take as long as it needs, the membership is kept. If Kafka gives its partition to another member
-    meanwhile, that one gets the record too, and what becomes of it is for that one to say.
+    Handling a record may take as long as it needs, because the membership is kept. If Kafka assigns the record's partition to another
+    member meanwhile, that member gets the record too and decides its outcome.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Records(Closing):
         member: str | None = None,
         ready_topic: str | None = None,
     ) -> None:
-        """See `DelayedTopic.records`, which makes these."""
+        """See `DelayedTopic.records`, which creates instances of this class."""
         if not group.isascii() or not 0 < len(group) <= MAX_GROUP_BYTES:
             raise GroupInvalid(
                 f"group must be 1 to {MAX_GROUP_BYTES} ASCII characters, but it is {group[:32]!r}. Retries carry it in a header"
@@ -78,12 +79,12 @@ class Records(Closing):
         self._paused = False
         self._stranded = Event()
         self._interrupted = False
-        """While it asked for a record: the client library drops one that has come by then."""
-        self._at_hand: _AtHand | None = None
-        self._early = deque[Message]()
-        """They came while another record was at hand, or were at hand when a loop was left."""
-        self._resting = False
-        """Partitions are paused, since nobody asks for records."""
+        """Whether an exception interrupted a call for the next record. The client library drops a record that it had for that call."""
+        self._current: _CurrentRecord | None = None
+        self._buffered = deque[Message]()
+        """Messages that arrived while another record was handled, or whose loop was left before they were done."""
+        self._paused_while_handling = False
+        """Whether the partitions are paused because the user's code handles a record."""
         needed = {
             "group.id": group,
             "enable.auto.commit": False,
@@ -94,7 +95,7 @@ class Records(Closing):
         self._config: dict[str, Any] = {
             "auto.offset.reset": "earliest",
             "fetch.queue.backoff.ms": 50,
-            **statistics,  # a connection can turn them off
+            **statistics,  # the properties of a connection can turn them off
             **connection.config_with(needed),
             "stats_cb": statistics["stats_cb"],
         }
@@ -104,18 +105,18 @@ class Records(Closing):
         transactional_id = f"delayedtopics.{of_topic}.{group}.{member or uuid.uuid4()}"
         self._settling = Settling(connection, self._consumer, self._ready, transactional_id=transactional_id)
         max_poll_interval_ms = float(self._config.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
-        self._membership = KeptMembership(self._rest, max_poll_interval_ms=max_poll_interval_ms)
+        self._membership = KeptMembership(self._poll_while_handling, max_poll_interval_ms=max_poll_interval_ms)
         self._subscribe()
 
     def __iter__(self) -> Iterator[Record]:
-        """Until `stop`. Raises KafkaCallError if Kafka refuses for good: the topic is gone or may not be read, copies may not be written.
-        What is done and was not settled is handed out again then. Raises ClientForked."""
+        """Yields records until `stop`. Raises KafkaCallError if Kafka refuses permanently, because the topic is gone or a right to read it
+        or to write copies is missing. Records that are done and not settled are then handed out again. Raises ClientForked."""
         record: Record | None = None
         with self._membership.kept():
             while True:
                 self._process.check()
                 with self._membership.turn:
-                    self._come_back(record)
+                    self._end_handling(record)
                     if self._stopping:
                         return
                     try:
@@ -124,37 +125,38 @@ class Records(Closing):
                         self._interrupted = not isinstance(e, KafkaCallError)
                         raise
                 if record is not None:
-                    self._membership.leave()
+                    self._membership.begin_handling()
                     yield record
 
     def retry(self, record: Record, error: BaseException) -> None:
-        """The record comes back after its next delay, or becomes a dead letter if it has reached the retry cap. Raises ClientForked."""
+        """Sends the record back for another attempt. It comes out again after its next delay, or becomes a dead letter if it has reached
+        the retry cap. Raises ClientForked."""
         done_at_ms = int(time.time() * 1000)
         self._done(retry(record, self._names, group=self._group, error=error, done_at_ms=done_at_ms))
 
     def reject(self, record: Record, reason: object) -> None:
-        """The record goes to the dead-letter topic. `reason` is for people: a text, or an exception."""
+        """Sends the record to the dead-letter topic. `reason` is for people, and may be a text or an exception. Raises ClientForked."""
         self._reject(record, DeadLetterReason.REJECTED, reason)
 
     def stop(self) -> None:
-        """The iteration ends after the record at hand. To be called from signal handlers and other threads, too."""
+        """Ends the iteration after the current record. May be called from signal handlers and other threads."""
         self._stopping = True
 
     def close(self) -> None:
-        """Settles what is done, and leaves the group; a record that is still worked on is handed out again. Raises NotAuthorized if Kafka
-        refuses what is to be settled. Does nothing in a process that was forked from the one that joined."""
+        """Settles the outcomes of records that are done, and leaves the group. A record that is still handled is handed out again. Raises
+        NotAuthorized if Kafka refuses the outcomes. Does nothing in a process that was forked from the one that joined."""
         if not self._process.is_here:
             return
         self._stopping = True
         with self._membership.turn:
-            self._membership.come_back()
-            self._resting = False
+            self._membership.end_handling()
+            self._paused_while_handling = False
             if self._settling.refusal is None and not self._settling.settle():
-                self._settling.settle()  # what became of a transaction that failed can't be asked any more while leaving
+                self._settling.settle()  # the result of a failed transaction can't be looked up while the consumer leaves
             refusal = self._settling.refusal
             if refusal is not None:
                 self._settling.forget(tp.partition for tp in self._consumer.assignment())
-            self._consumer.close()  # revokes, and settles what the lines above could not
+            self._consumer.close()  # revokes the partitions, which settles what the lines above could not
         if refusal is not None:
             raise refusal
 
@@ -164,37 +166,37 @@ class Records(Closing):
         )
 
     def _next(self) -> Record | None:
-        """None: nothing has come, or nothing for a handler."""
-        # also where one has come already: its partition may be another member's by now
-        self._poll(0 if self._early and not self._paused else POLL_SECONDS)
-        if self._paused or not self._early:
+        """Returns the next record, None if none has arrived or the next one is not for a handler."""
+        # polls even if a message is buffered, because its partition may belong to another member by now
+        self._poll(0 if self._buffered and not self._paused else POLL_SECONDS)
+        if self._paused or not self._buffered:
             return None
-        message = self._early.popleft()
+        message = self._buffered.popleft()
         record = self._take(message)
         if record is not None:
-            self._at_hand = _AtHand(message, record)
+            self._current = _CurrentRecord(message, record)
         return record
 
     def _poll(self, timeout_seconds: float) -> None:
-        """Until a record or nothing comes: a rebalance may stand behind an error, such as that polls came too late."""
+        """Polls until a record or nothing arrives, because an error, such as that of a late poll, may be queued before a rebalance."""
         while (message := self._consumer.poll(timeout_seconds)) is not None:
             if (error := message.error()) is None:
-                self._early.append(message)
+                self._buffered.append(message)
                 return
-            self._judge(error)
+            self._raise_if_fatal(error)
             timeout_seconds = 0
 
-    def _come_back(self, record: Record | None) -> None:
-        """The user's code asks for the next record."""
+    def _end_handling(self, record: Record | None) -> None:
+        """Called when the user's code requests the next record. `record` is the one that is done, None if the loop has just begun."""
         if record is not None:
             self._done(Outcome(record))
-        problem = self._membership.come_back()
-        left = self._at_hand
-        if left is not None and not (left.said or left.taken_away):
-            self._early.appendleft(left.message)
-        self._at_hand = None
-        if self._resting:
-            self._resting = False
+        problem = self._membership.end_handling()
+        current = self._current
+        if current is not None and not (current.outcome_known or current.is_revoked):
+            self._buffered.appendleft(current.message)
+        self._current = None
+        if self._paused_while_handling:
+            self._paused_while_handling = False
             if not self._paused:
                 self._consumer.resume(self._consumer.assignment())
         self._settle_if_due()
@@ -203,32 +205,32 @@ class Records(Closing):
         if self._stranded.is_set() or self._interrupted:
             self._join_again()
 
-    def _rest(self) -> None:
-        """A poll while the user's code works on a record."""
+    def _poll_while_handling(self) -> None:
+        """Polls while the user's code handles a record."""
         self._settle_if_due()
-        self._resting = True
+        self._paused_while_handling = True
         self._consumer.pause(self._consumer.assignment())
-        self._poll(0)  # what comes is of a partition that was assigned just now
+        self._poll(0)  # only a partition that was assigned just now can deliver a record
 
     def _done(self, outcome: Outcome) -> None:
         self._process.check()
         record = outcome.record
         with self._membership.turn:
-            at_hand = self._at_hand if self._at_hand is not None and self._at_hand.record is record else None
-            if at_hand is not None and at_hand.taken_away:
+            current = self._current if self._current is not None and self._current.record is record else None
+            if current is not None and current.is_revoked:
                 what = (
                     "%s [%d] offset %d will be handed out again, because its partition was revoked while it was handled"
                 )
                 log.warning(what, record.topic, record.partition, record.offset)
                 return
             self._settling.done(outcome)
-            if at_hand is not None:
-                at_hand.said = True
+            if current is not None:
+                current.outcome_known = True
 
     def _join_again(self) -> None:
         why = "was interrupted" if self._interrupted else "has lost the addresses of all brokers"
         log.warning("the Kafka client of group %s %s. The consumer joins again with a new client", self._group, why)
-        self._consumer.close()  # loses its partitions: what was done and not settled is handed out again
+        self._consumer.close()  # records that are done and not settled will be handed out again
         self._consumer = Consumer(self._config)
         self._settling.rejoined(self._consumer)
         self._subscribe()
@@ -236,10 +238,10 @@ class Records(Closing):
         self._interrupted = False
 
     def _take(self, message: Message) -> Record | None:
-        """None: it isn't for this group, or for no handler at all."""
+        """Returns the record of a message, None if it isn't for this group or can't be given to any handler."""
         headers = headers_of(message)
         if headers is None:
-            # nothing can be done with these headers, and every retry would end here again
+            # the client library can't write these headers into a retry, and every retry would end here again
             record, why = read_record(message, ()), "a header's name is not UTF-8"
             log.warning(
                 "%s [%d] offset %d becomes a dead letter: %s", record.topic, record.partition, record.offset, why
@@ -252,22 +254,23 @@ class Records(Closing):
             return None
         return replace(record, target=self._target(record.target))
 
-    def _target(self, asked: str | None) -> str | None:
-        """A retry comes back into the topic that is read. Who forwards a record with its headers leaves it to ask for another one."""
+    def _target(self, requested: str | None) -> str | None:
+        """Returns the target with which a retry comes back into the topic that this consumer reads. The record itself may request another
+        topic, if it was forwarded with its headers."""
         if self._ready == self._names.ready:
             return None
         try:
-            returns = asked is not None and Target.decode(asked.encode()).topic == self._ready
+            returns = requested is not None and Target.decode(requested.encode()).topic == self._ready
         except ValueError:
             returns = False
-        return asked if returns else self._ready
+        return requested if returns else self._ready
 
     def _reject(self, record: Record, reason: DeadLetterReason, error: object) -> None:
         self._done(rejected(record, self._names, group=self._group, reason=reason, error=error))
 
-    def _judge(self, error: KafkaError) -> None:
+    def _raise_if_fatal(self, error: KafkaError) -> None:
         found = call_error(error, doing=f"reading {self._ready}", bootstrap_servers=self._bootstrap_servers)
-        if isinstance(found, KafkaUnreachable) or error.code() in _GOES_ON:
+        if isinstance(found, KafkaUnreachable) or error.code() in _NON_FATAL:
             log.warning("%s", found)
         else:
             raise found
@@ -280,19 +283,19 @@ class Records(Closing):
         if self._settling.refusal is not None:
             raise self._settling.refusal
         if settled == self._paused:
-            # nothing more is handed out while Kafka takes nothing; polling goes on, so that the membership does
+            # while Kafka accepts nothing, hand out no more records; polling continues, to keep the membership
             change = self._consumer.resume if settled else self._consumer.pause
             change(self._consumer.assignment())
             self._paused = not settled
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # a pause outlives the revocation; the next settling that fails pauses all of them again
+        # a pause survives a revocation; if settling fails again, it pauses all partitions again
         consumer.resume([*consumer.assignment(), *partitions])
         self._paused = False
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._at_hand is not None and self._at_hand.record.partition in {tp.partition for tp in partitions}:
-            self._membership.await_return()
+        if self._current is not None and self._current.record.partition in {tp.partition for tp in partitions}:
+            self._membership.await_end_of_handling()
         if not self._settling.settle():
             log.warning(
                 "handled records of %s will be handed out again, because they could not be committed", self._ready
@@ -305,9 +308,9 @@ class Records(Closing):
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         gone = {tp.partition for tp in partitions}
         self._settling.forget(gone)
-        self._early = deque(message for message in self._early if message.partition() not in gone)
-        if self._at_hand is not None and self._at_hand.record.partition in gone:
-            self._at_hand.taken_away = True
+        self._buffered = deque(message for message in self._buffered if message.partition() not in gone)
+        if self._current is not None and self._current.record.partition in gone:
+            self._current.is_revoked = True
 
 
-_GOES_ON = TRANSIENT | {KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF}
+_NON_FATAL = TRANSIENT | {KafkaError._MAX_POLL_EXCEEDED, KafkaError._PARTITION_EOF}

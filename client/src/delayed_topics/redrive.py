@@ -1,4 +1,4 @@
-"""Sends dead letters to the front topic again, each once: the copies and how far they are read are in one transaction."""
+"""Sends dead letters to the front topic again, each once: one transaction writes the copies and commits the offsets of the originals."""
 
 import logging
 from collections import Counter
@@ -47,23 +47,23 @@ from delayed_topics.sent import TIMEOUT_SECONDS, Sent, begun, committed, is_want
 from delayed_topics.transacting import CopyTransactions
 from delayed_topics.way import RecordNotFound, RecordPlace
 
-_unheard = logging.getLogger(f"{__name__}.librdkafka")
-_unheard.addHandler(logging.NullHandler())
-_unheard.propagate = False
+_silent_log = logging.getLogger(f"{__name__}.librdkafka")
+_silent_log.addHandler(logging.NullHandler())
+_silent_log.propagate = False
 
 KEPT: Final = frozenset({ID, GROUP, DELIVER_AT, DELAY_LEVEL, TARGET, CREATED_AT})
-"""Own headers that stay. Without the others, the copy is a first attempt."""
+"""Own headers that the copy keeps. Without the others, the copy is a first attempt."""
 NO_REASON: Final = "none"
-"""For a record in the dead-letter topic without `dt-reason`."""
+"""Stands for the reason of a record in the dead-letter topic that has no `dt-reason`."""
 MOST_AT_ONCE: Final = 500
 MOST_BYTES_AT_ONCE: Final = 8 << 20
-"""Dead letters of one transaction, and the bytes of their values: a few more come with the last."""
+"""The limits of one transaction: the number of dead letters, and the bytes of their values. The last one may exceed the limit of bytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Redriven:
-    """Dead letters by reason. One is left, too, if a header has a name that is not UTF-8, since no client can write it, and if it is too
-    large for the front topic."""
+    """The number of dead letters by reason. Those in `left` were not wanted, or have a header whose name is not UTF-8, which no client can
+    write, or are too large for the front topic."""
 
     sent: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
@@ -81,26 +81,26 @@ def redrive(
     dry_run: bool = False,
     progress: Progress = lambda *_: None,
 ) -> Redriven:
-    """Begins where the last redrive of the topic ended, for each reason, and ends where the dead-letter topic ends now.
+    """Sends dead letters from where the last redrive of the topic ended, for each reason, to the present end of the dead-letter topic.
 
-    reasons         send those with these values of `dt-reason`; without: all but sent.LEFT_UNLESS_ASKED_FOR
+    reasons         send the dead letters with these values of `dt-reason`; if empty, all but those in sent.LEFT_UNLESS_ASKED_FOR
     places          send these dead letters, whatever their reason and whether or not they were sent before, and commit no offsets
-    from_beginning  begin with the first dead letter that is there
-    assume_sent_until_ms  where Kafka has not, or no longer, where the last redrive ended: begin with what came at this time or later
-    count           end when so many were sent
-    dry_run         send nothing, and say what would be sent
+    from_beginning  begin with the first dead letter that the topic still has
+    assume_sent_until_ms  where Kafka does not know where the last redrive ended, begin with what was appended at this time or later
+    count           end after this many dead letters
+    dry_run         send nothing, and return what would be sent
 
-    Raises KafkaCallError, RecordNotFound for a place, RedrivePositionUnknown where dead letters may have been sent before, and
-    RedriveOvertaken if another one begins meanwhile: what was sent by then stays sent.
+    Raises KafkaCallError, RecordNotFound for a place, RedrivePositionUnknown if dead letters may have been sent before, and
+    RedriveOvertaken if another redrive begins meanwhile. What was sent by then stays sent.
     """
     names = TopicNames.of(layout.topic)
     with ExitStack() as stack:
         scanner = stack.enter_context(Scanner(connection, progress))
         sender = None if dry_run else stack.enter_context(_Sender(connection, layout))
-        # after the sender has ended what another redrive left open
+        # only after the sender has ended the transaction that another redrive may have left open
         admin = KafkaAdmin(connection, client_id="delayed-topics-client")
         dead_letters = _described(admin, names.dead_letter)
-        there = _there(admin, dead_letters)
+        there = _offsets_there(admin, dead_letters)
         known = committed(connection, names, dead_letters)
         all_wanted = from_beginning or bool(places)
         sent = begun(admin, there, known, assume_sent_until_ms=assume_sent_until_ms, all_wanted=all_wanted)
@@ -124,8 +124,11 @@ def redrive(
 
 @dataclass(kw_only=True, slots=True)
 class _Redrive:
-    """One call of `redrive`. `positions`: up to where dead letters are sent; Kafka has it of all partitions once something was sent.
-    `next_offsets`: up to where they were read since. `named`: their places were given."""
+    """One call of `redrive`.
+
+    `positions` says by partition up to where dead letters are sent. Each write commits the positions of all partitions. `next_offsets` says
+    up to where partitions were read since the last write. `named` is True if the caller gave the places.
+    """
 
     connection: Connection
     dead_letters: TopicInfo
@@ -153,7 +156,7 @@ class _Redrive:
 
     def send(self) -> None:
         if self.sender is not None and not self._write(self.batch, self.next_offsets):
-            # a batch with one that is too large is refused whole
+            # Kafka refuses a whole batch if one of its records is too large
             for record in self.batch:
                 if not self._write([record], {(record.topic, record.partition): record.offset + 1}):
                     self.done.sent[_reason(record)] -= 1
@@ -163,15 +166,15 @@ class _Redrive:
         self.next_offsets.clear()
 
     def _write(self, batch: Sequence[Found], offsets: Mapping[TopicPartitionKey, int]) -> bool:
-        """False: one is too large for the front topic."""
+        """Sends a batch, and commits the positions. Returns False if a record is too large for the front topic."""
         assert self.sender is not None
-        # of all partitions, since Kafka forgets each some time after its last commit
+        # commits all partitions, because Kafka forgets the offset of a partition some time after its last commit
         moved = {place: at.moved(offsets.get(place, 0), self.reasons) for place, at in self.positions.items()}
         if self.named:
             moved = {}
         points = [TopicPartition(*place, at.others, at.metadata(self.dead_letters.id)) for place, at in moved.items()]
         if not self.sender.send(batch, points):
-            # the sender has its transactional id anew, maybe from another redrive that has sent these
+            # the sender has begun again with its transactional id, perhaps after another redrive that has sent these records
             found = committed(self.connection, self.sender.names, self.dead_letters)
             if any(at != self.positions[place] for place, at in found.items()):
                 raise _overtaken(self.sender.names)
@@ -193,7 +196,7 @@ def _reason(record: Found) -> str:
 
 
 def _described(admin: KafkaAdmin, name: str) -> TopicInfo:
-    """Raises KafkaCallError."""
+    """Describes the topic. Raises KafkaCallError, and in particular TopicMissing."""
     info = values_of(admin.describe_topics([name]))[name]
     if info is None:
         raise TopicMissing(
@@ -202,8 +205,8 @@ def _described(admin: KafkaAdmin, name: str) -> TopicInfo:
     return info
 
 
-def _there(admin: KafkaAdmin, dead_letters: TopicInfo) -> Ranges:
-    """Raises KafkaCallError."""
+def _offsets_there(admin: KafkaAdmin, dead_letters: TopicInfo) -> Ranges:
+    """Returns the offsets of the dead letters that the topic has. Raises KafkaCallError."""
     places = [(dead_letters.name, partition) for partition in range(dead_letters.partitions)]
     first = values_of(admin.list_offsets(places, "earliest"))
     ends = values_of(admin.list_offsets(places, "latest", isolation="read_committed"))
@@ -211,7 +214,7 @@ def _there(admin: KafkaAdmin, dead_letters: TopicInfo) -> Ranges:
 
 
 def _range_of(place: RecordPlace, there: Ranges) -> Ranges:
-    """Raises RecordNotFound."""
+    """Returns the range of one record. Raises RecordNotFound."""
     key = (place.topic, place.partition)
     first, end = there.get(key, Range(0, 0))
     if not first <= place.offset < end:
@@ -233,7 +236,7 @@ class _Sender(Closing):
             {
                 **producer_properties(connection),
                 "client.id": "delayed-topics-client",
-                "logger": _unheard,  # that it was fenced it prints at any log level; what matters is raised
+                "logger": _silent_log,  # the producer would log at any level that it was fenced; what matters is raised
             },
             name,
             bootstrap_servers=connection.bootstrap_servers,
@@ -244,8 +247,8 @@ class _Sender(Closing):
             self._consumer = Consumer({**connection.client_config(), "group.id": name})
 
     def send(self, records: Iterable[Found], points: list[TopicPartition]) -> bool:
-        """Writes copies and commits the points: all of it, or nothing. False: one is too large for the front topic. Raises KafkaCallError,
-        and RedriveOvertaken."""
+        """Writes copies and commits the points, all or nothing. Returns False if a copy is too large for the front topic. Raises
+        KafkaCallError, and RedriveOvertaken."""
         try:
             written = self._transactions.write(map(self._copy, records), points, self._consumer)
         except RAISED as e:
@@ -268,7 +271,8 @@ class _Sender(Closing):
         return Copy(self.names.front, self._front_partition(record), record.key, record.value, headers)
 
     def _front_partition(self, record: Found) -> int:
-        """The one that it first came in by, so that a partitioner of the user's own holds; else by the key."""
+        """Returns the partition where the record first came in, because its producer may have used its own partitioner, or BY_KEY if
+        that is unknown."""
         try:
             root = Root.decode(record.own.get(ROOT, b""))
         except ValueError:

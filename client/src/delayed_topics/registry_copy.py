@@ -1,4 +1,4 @@
-"""The registry as a file, and back: after it was lost, or for a Kafka cluster that the topics were mirrored to."""
+"""Exports the registry to a file and imports it, after it was lost or into a Kafka cluster that the topics were mirrored to."""
 
 import json
 import re
@@ -27,16 +27,16 @@ TIMEOUT_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Imported:
-    """`written`: records; those that were there already don't count. `rebased`: front topics of which some topic has another id here, with
-    their consumer groups."""
+    """`written` is the number of records, without those that were there already. `rebased` has the front topics of delayed topics with a
+    topic whose id is different here, and their consumer groups."""
 
     written: int
     rebased: Mapping[str, str]
 
 
 def export_registry(connection: Connection) -> str:
-    """A line of JSON with the id of the Kafka cluster, and one for each record: {"key": …, "value": {…}}. Claims in the order that decides.
-    Raises DelayedTopicsError."""
+    """Returns a line of JSON with the id of the Kafka cluster, and a line for each record: {"key": …, "value": {…}}. The claims keep the
+    order of the registry, because an earlier claim takes precedence. Raises DelayedTopicsError."""
     cluster = KafkaAdmin(connection, timeout_seconds=TIMEOUT_SECONDS).describe_cluster()
     with RegistryFollower(connection) as follower:
         follower.catch_up(TIMEOUT_SECONDS)
@@ -45,16 +45,17 @@ def export_registry(connection: Connection) -> str:
 
 
 def import_registry(connection: Connection, text: str) -> Imported:
-    """Makes the registry if there is none, and writes what `export_registry` gave. May be repeated. Raises DelayedTopicsError.
+    """Creates the registry if there is none, and writes what `export_registry` returned. May be repeated. Raises DelayedTopicsError.
 
-    No layout is served before an operator says so: the export may be older than what workers do that still run.
+    Imported layouts are not served before an operator has written them again, because the export may be older than the layouts of workers
+    that still run.
     """
     exported_from, records = _read(text)
     admin = KafkaAdmin(connection, timeout_seconds=TIMEOUT_SECONDS)
     cluster = admin.describe_cluster()
     mirrored = exported_from != cluster.cluster_id
-    wanted = {record.key: record for record in _here(admin, records, mirrored=mirrored)}
-    # the operator makes the others
+    wanted = {record.key: record for record in _adapted(admin, records, mirrored=mirrored)}
+    # the operator creates the other system topics
     ensure_system_topics(
         admin, replication_factor=min(SYSTEM_REPLICATION, len(cluster.brokers)), topics=[REGISTRY_TOPIC]
     )
@@ -78,7 +79,7 @@ def import_registry(connection: Connection, text: str) -> Imported:
 
 
 def _read(text: str) -> tuple[str, list[RegistryRecord]]:
-    """The id of the Kafka cluster, and the records. Raises UnreadableRecord."""
+    """Returns the id of the Kafka cluster, and the records. Raises UnreadableRecord."""
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     head = _HEAD.fullmatch(lines[0][1].strip()) if lines else None
     if head is None:
@@ -96,7 +97,7 @@ def _line(record: RegistryRecord) -> str:
 
 
 def _parsed(number: int, line: str) -> RegistryRecord:
-    """Raises UnreadableRecord."""
+    """Parses a line of an export. Raises UnreadableRecord."""
     try:
         body = json.loads(line)
         record = decode(body["key"], json.dumps(body["value"]).encode())
@@ -109,9 +110,9 @@ def _parsed(number: int, line: str) -> RegistryRecord:
     return record
 
 
-def _here(admin: KafkaAdmin, records: Iterable[RegistryRecord], *, mirrored: bool) -> list[RegistryRecord]:
-    """The records as they are true of this Kafka cluster. Where a topic has another id, so do its records have other offsets. `mirrored`:
-    they come from another cluster."""
+def _adapted(admin: KafkaAdmin, records: Iterable[RegistryRecord], *, mirrored: bool) -> list[RegistryRecord]:
+    """Returns the records as they hold for this Kafka cluster. If a topic has another id here, its records have other offsets here, too.
+    `mirrored` means that the export comes from another cluster."""
     records = list(records)
     names = sorted({name for record in records if isinstance(record, TopicsRecord) for name in record.ids})
     topics = values_of(admin.describe_topics(names))
@@ -127,8 +128,8 @@ def _here(admin: KafkaAdmin, records: Iterable[RegistryRecord], *, mirrored: boo
                 here.append(_rebased(record, topics, earliest, mirrored=mirrored))
             case LayoutRecord() if record.served is not None:
                 here.append(replace(record.served, state="retired"))
-            case AuditedRecord() if any(_other(record.ids, name, topics) for name in record.ids):
-                continue  # the next audit begins anew: what was accounted for is not here
+            case AuditedRecord() if any(_has_other_id(record.ids, name, topics) for name in record.ids):
+                continue  # the records that earlier audits accounted for are not here, so the next audit begins a new chain
             case _:
                 here.append(record)
     return here
@@ -141,12 +142,16 @@ def _rebased(
     *,
     mirrored: bool,
 ) -> TopicsRecord:
-    """A topic that is missing stays noted, so that the operator says so.
+    """Returns the record with the ids and start offsets of this cluster. A topic that is missing here stays in it, so that the operator
+    reports it.
 
-    Where serving goes on in another topic only its committed offsets can say: every partition counts as begun, so that one
-    without is an alarm and not a guess. What was handed over are offsets of the former topics.
+    If a topic has another id here, only the offsets that are committed here say where workers continue. All its partitions count as
+    begun, so that a partition without a committed offset raises an alarm and workers do not guess. Its offsets of a handover are
+    removed, because they belong to the former topic.
     """
-    others = {name: info for name in record.ids if (info := topics.get(name)) and _other(record.ids, name, topics)}
+    others = {
+        name: info for name in record.ids if (info := topics.get(name)) and _has_other_id(record.ids, name, topics)
+    }
     starts = {
         name: tuple(earliest[name, p] for p in range(info.partitions))
         for name, info in others.items()
@@ -164,6 +169,6 @@ def _rebased(
     )
 
 
-def _other(ids: Mapping[str, str], name: str, topics: Mapping[str, TopicInfo | None]) -> bool:
+def _has_other_id(ids: Mapping[str, str], name: str, topics: Mapping[str, TopicInfo | None]) -> bool:
     info = topics.get(name)
     return info is not None and info.id != ids[name]

@@ -1,4 +1,4 @@
-"""What became of records that were sent. Each thread is told of the failures of its own records, and of those of threads that have
+"""Collects the delivery reports of sent records. Each thread learns of the failures of its own records, and of those of threads that have
 ended."""
 
 import logging
@@ -16,17 +16,17 @@ from delayed_topics.errors import FAILURES
 log = logging.getLogger(__name__)
 
 OnDelivery = Callable[[KafkaError | None, Message], object]
-"""Is given the record, and why it did not arrive, or None if it did."""
+"""Gets the error, None if the record arrived, and the record."""
 
 
 class Reports:
-    """From any thread: Kafka's answers are given to whichever one serves the producer's callbacks."""
+    """May be used by many threads. Each thread that serves the producer's callbacks may get the reports of records of other threads."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a signal handler may send, too
         self._waiting: set[object] = set()
         self._failures: dict[Thread | None, Counter[str]] = {}
-        """By reason: many records may fail before anybody flushes. None: of threads that have ended."""
+        """Failures counted by reason, because many records may fail before a flush. The key None has those of threads that have ended."""
         self._here = threading.local()
 
     def check(self) -> None:
@@ -39,7 +39,7 @@ class Reports:
 
     @contextmanager
     def sending(self, on_delivery: OnDelivery | None) -> Iterator[Callable[[KafkaError | None, Message], None]]:
-        """The callback for a record that this thread sends in the block; none is awaited if the block raises."""
+        """Yields the delivery callback for a record that this thread sends in the block. If the block raises, no report is expected."""
         record = object()
         with self._lock:
             self._waiting.add(record)
@@ -51,12 +51,12 @@ class Reports:
             raise
 
     def waiting(self, among: set[object] | None = None) -> set[object]:
-        """One for each record that Kafka has still to answer for. `among`: of those of an earlier call; None: of all."""
+        """Returns a token for each record without a report. `among` limits this to tokens of an earlier call; None means all."""
         with self._lock:
             return self._waiting.copy() if among is None else among & self._waiting
 
     def take_failures(self, sender: Thread | None) -> Counter[str]:
-        """Those that no one was told of yet, of this thread and of those that have ended. `sender` None: of all threads."""
+        """Returns, once, the failures of the thread `sender` and of threads that have ended. None means all threads."""
         with self._lock:
             self._gather_ended()
             senders = [*self._failures] if sender is None else [sender, None]
@@ -74,7 +74,7 @@ class Reports:
             self._here.in_callback = True
             try:
                 on_delivery(error, message)
-            except FAILURES:  # it would come out of the call of another thread
+            except FAILURES:  # the call that serves callbacks, perhaps in another thread, would raise it
                 log.exception("on_delivery raised")
             finally:
                 self._here.in_callback = False

@@ -1,4 +1,4 @@
-"""Reads ranges of offsets with a plain consumer, committed records only, as far as somebody wants them."""
+"""Reads the committed records in ranges of offsets with a plain consumer, until the caller has what it looks for."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,11 +18,11 @@ from delayed_topics_kafka.reader import IGNORED_ERRORS, MOST_AT_ONCE, reader_con
 from delayed_topics.record import number_in
 
 SILENT_SECONDS = 30.0
-"""Without a word of Kafka; how much there is to read says nothing about it."""
+"""How long Kafka may send nothing before reading fails. There is no limit for reading as a whole, which may be long."""
 
 
 class Range(NamedTuple):
-    """Offsets from `start` up to, and without, `end`."""
+    """The offsets from `start` up to, but not including, `end`."""
 
     start: int
     end: int
@@ -33,8 +33,8 @@ Ranges = Mapping[TopicPartitionKey, Range]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """A record and where it lies. `at_ms`: its append time. `headers`: None if a name is not UTF-8. `own`: those headers that are ours,
-    the last of a name."""
+    """A record and its place. `at_ms` is its append time. `headers` is None if the name of a header is not UTF-8. `own` has the headers of
+    this project, and of several with one name the last."""
 
     topic: str
     partition: int
@@ -49,20 +49,21 @@ class Found:
         return f"{self.topic}-{self.partition}@{self.offset}"
 
     def due_at_ms(self, delay_seconds: int) -> int:
-        """In the delays topic: what the worker says that copied it there, or else as it asked itself."""
-        said = number_in(self.own.get(DUE_AT))
-        return self.asked_at_ms(delay_seconds) if said is None else said
+        """Returns the due time of a record in the delays topic: the one that the worker wrote that copied it there, or else the one that
+        the record requests."""
+        written = number_in(self.own.get(DUE_AT))
+        return self.requested_due_at_ms(delay_seconds) if written is None else written
 
-    def asked_at_ms(self, delay_seconds: int) -> int:
-        """At a time of its own, or after that delay."""
-        asked = number_in(self.own.get(DELIVER_AT))
-        return self.at_ms + delay_seconds * 1000 if asked is None else max(asked, self.at_ms)
+    def requested_due_at_ms(self, delay_seconds: int) -> int:
+        """Returns the due time that the record requests, or else the time after `delay_seconds`."""
+        requested = number_in(self.own.get(DELIVER_AT))
+        return self.at_ms + delay_seconds * 1000 if requested is None else max(requested, self.at_ms)
 
 
 Take = Callable[[Found], bool]
-"""Is given each record; True: that was all that was wanted."""
+"""Takes each record. Returns True to end the reading."""
 Progress = Callable[[int, int], object]
-"""Is told how many of how many offsets are read: once before the first, and after each piece."""
+"""Takes how many offsets are read, and how many there are. Called before the first read and after each batch."""
 
 
 class Scanner(Closing):
@@ -73,13 +74,13 @@ class Scanner(Closing):
         config = {
             **reader_config(connection, "delayed-topics-client", stranded=Event(), auth_errors=self._auth_errors),
             "auto.offset.reset": "earliest",
-            "statistics.interval.ms": 0,  # a command ends before it would be replaced
+            "statistics.interval.ms": 0,  # a command ends before a stranded client would be replaced
         }
         with making_client(connection.bootstrap_servers):
             self._consumer = Consumer(config)
 
     def read(self, ranges: Ranges, take: Take) -> None:
-        """All ranges side by side; each has to end at or below its partition's last stable offset. Raises KafkaCallError."""
+        """Reads all ranges at the same time. Each must end at or below the last stable offset of its partition. Raises KafkaCallError."""
         left = {key: span for key, span in ranges.items() if span.start < span.end}
         if not left:
             return
@@ -120,7 +121,7 @@ class Scanner(Closing):
         )
 
     def _position(self, message: Message) -> tuple[TopicPartitionKey, int]:
-        """The offset that comes next in its partition; -1 if the message tells nothing about that."""
+        """Returns the partition of the message and the next offset there, -1 if the message does not say."""
         key, error, offset = (message.topic() or "", message.partition() or 0), message.error(), message.offset()
         if error is None:
             return key, (offset or 0) + 1

@@ -1,4 +1,4 @@
-"""Up to where dead letters were sent: what the committed offsets of the group of redrives say, and for how long they say it."""
+"""Finds out which dead letters were sent, from the committed offsets of the group of redrives, which Kafka keeps only for some time."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -19,21 +19,22 @@ from delayed_topics.scan import Ranges
 
 TIMEOUT_SECONDS: Final = 30.0
 SHORTEST_RETENTION_MS: Final = 86_400_000
-"""Of offsets, where Kafka does not say for how long it keeps them: few brokers have less than its own default of seven days."""
+"""The retention of committed offsets to assume if Kafka does not tell it. Few brokers have less than the default of seven days."""
 
 LEFT_UNLESS_ASKED_FOR: Final = frozenset(
     {DeadLetterReason.CANCELLED, DeadLetterReason.TOO_LARGE, DeadLetterReason.HEADER_UNREADABLE}
 )
-"""Somebody cancelled the first on purpose. The others may not have their value, or their headers, any more."""
+"""The reasons of dead letters that a redrive leaves unless they are requested. Cancelled records were cancelled on purpose. The others may
+have lost their values or their headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Which dead letters of a partition were sent: those with an offset below `others`. Those with a reason in `of_reason` were sent below
-    the offset there, which may be lower or higher.
+    """Which dead letters of a partition were sent. For a reason in `of_reason`, these are the dead letters below the offset there, which
+    may be lower or higher than `others`. For any other reason, these are the dead letters below the offset `others`.
 
-    As committed: `others` is the offset. The metadata are the id of the topic, which tells the commit from one for a former topic of the
-    name, and `<reason>=<offset>` for each of `of_reason`, with spaces between.
+    In a commit, `others` is the offset. The metadata have the id of the topic and then `<reason>=<offset>` for each of `of_reason`,
+    separated by spaces. The id tells the commit from one for a former topic with the same name.
     """
 
     others: int
@@ -41,12 +42,13 @@ class Sent:
 
     @classmethod
     def decode(cls, committed: OffsetAndMetadata, topic_id: str) -> "Sent | None":
-        """None: it says nothing of the topic with this id. What somebody has set by hand has no metadata, and says so of all reasons."""
+        """Returns None if the commit is not for the topic with this id. An offset that was set by hand has no metadata, and counts for all
+        reasons."""
         of_topic, *of_reason = committed.metadata.split(" ")
         if of_topic not in ("", topic_id):
             return None
-        said = (reason.partition("=") for reason in of_reason)
-        return cls(committed.offset, {reason: int(offset) for reason, _, offset in said})
+        entries = (reason.partition("=") for reason in of_reason)
+        return cls(committed.offset, {reason: int(offset) for reason, _, offset in entries})
 
     def metadata(self, topic_id: str) -> str:
         return " ".join([topic_id, *(f"{reason}={offset}" for reason, offset in sorted(self.of_reason.items()))])
@@ -55,14 +57,15 @@ class Sent:
         return self.of_reason.get(reason, self.others)
 
     def of_all(self, reasons: Collection[str]) -> int:
-        """Up to where all dead letters were sent that have one of the reasons, or without any: that are wanted then."""
+        """Returns the offset below which all dead letters with one of `reasons` were sent. Without `reasons`, these are all dead letters
+        that a redrive sends by default."""
         if reasons:
             return min(self.of(reason) for reason in reasons)
         return min([self.others, *(at for reason, at in self.of_reason.items() if is_wanted(reason, ()))])
 
     def moved(self, at: int, reasons: Collection[str]) -> "Sent":
-        """When the wanted ones before that offset are sent, too. Never back: else what is sent once more from the beginning would be sent
-        again by the next redrive."""
+        """Returns the value after the wanted dead letters below the offset `at` are sent, too. It never moves back: otherwise the next
+        redrive would send again what this one sends a second time from the beginning."""
         others = self.others if reasons else max(self.others, at)
         of_reason = {
             reason: max(self.of(reason), at) if is_wanted(reason, reasons) else self.of(reason)
@@ -76,7 +79,7 @@ def is_wanted(reason: str, reasons: Collection[str]) -> bool:
 
 
 def committed(connection: Connection, names: TopicNames, dead_letters: TopicInfo) -> dict[TopicPartitionKey, Sent]:
-    """Of the partitions of which Kafka has it. Offsets of a former topic of the same name say nothing of this one.
+    """Returns the committed positions, without partitions that have none. Offsets of a former topic with the same name are left out.
 
     Raises KafkaCallError.
     """
@@ -94,10 +97,11 @@ def begun(
     assume_sent_until_ms: int | None,
     all_wanted: bool,
 ) -> dict[TopicPartitionKey, Sent]:
-    """Where a redrive begins, also in the partitions of which Kafka has no position. `all_wanted`: whether or not they were sent before.
+    """Returns where a redrive begins, also in partitions for which Kafka has no position. With `all_wanted`, it does not matter which dead
+    letters were sent before.
 
-    Kafka forgets the position of a partition some time after the last redrive. Only if all dead letters that are there are younger is
-    it known that none was sent. Raises KafkaCallError, and RedrivePositionUnknown.
+    Kafka forgets the position of a partition some time after the last redrive. If all dead letters of a partition without a position are
+    younger than that, none of them was sent. Otherwise this is unknown. Raises KafkaCallError, and RedrivePositionUnknown.
     """
     unknown = {place: span for place, span in there.items() if place not in known}
     nothing = {place: Sent(span.start) for place, span in unknown.items()}
@@ -118,7 +122,7 @@ def begun(
 
 
 def _since(admin: KafkaAdmin, there: Ranges, at_ms: int) -> dict[TopicPartitionKey, Sent]:
-    """As if all were sent that came before that time."""
+    """Returns the positions as if all dead letters that were appended before `at_ms` had been sent."""
     found = values_of(admin.offsets_for_times(dict.fromkeys(there, max(0, at_ms))))
     ends = {place: span.end for place, span in there.items()}
     return {place: Sent(ends[place] if at is None else min(at, ends[place])) for place, at in found.items()}

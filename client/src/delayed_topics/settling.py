@@ -1,7 +1,7 @@
-"""What a consumer has done and not yet told Kafka: copies and the consumer's offsets, in one transaction.
+"""Settles the outcomes of handled records: writes their copies and commits the consumer's offsets, in one transaction.
 
-Copies are kept in memory until they are settled, however long a handler takes. When a producer's last transaction is in doubt, a
-new one with the same id ends it for good, and the group's committed offsets say whether it was done.
+Copies stay in memory until they are settled, however long a handler takes. If it is unknown whether a transaction was committed, a new
+producer with the same transactional id ends the transaction, and the group's committed offsets then show its result.
 """
 
 import logging
@@ -21,7 +21,7 @@ TIMEOUT_SECONDS = 5.0
 
 
 class Settling:
-    """Belongs to the thread that has the turn of its consumer, see membership.py."""
+    """Holds the outcomes of one consumer until they are settled. Belongs to the thread that has the consumer's turn, see membership.py."""
 
     def __init__(self, connection: Connection, consumer: Consumer, ready: str, *, transactional_id: str) -> None:
         self._bootstrap_servers = connection.bootstrap_servers
@@ -29,11 +29,11 @@ class Settling:
         self._consumer = consumer
         self._ready = ready
         self._done: list[Outcome] = []
-        """Record and outcome are one entry. So a signal handler that raises in between cannot leave one without the other."""
+        """Each entry has a record with its outcome, so that a signal handler that raises in between can't leave one without the other."""
         self.refusal: NotAuthorized | ConnectionInvalid | None = None
-        """Why the last try failed, if no try can succeed before somebody grants a right or corrects the properties."""
+        """Why the last attempt failed, if no attempt can succeed before a right is granted or the properties are corrected."""
         self._in_doubt = False
-        """A transaction was about to be committed, and it is not known whether it was."""
+        """Whether it is unknown if the last transaction was committed."""
         self._transactions = CopyTransactions(
             {"client.id": transactional_id, **producer_properties(connection), "linger.ms": 0},
             transactional_id,
@@ -46,23 +46,24 @@ class Settling:
         return not self._done
 
     def done(self, outcome: Outcome) -> None:
-        """The record needs no more handling."""
+        """Adds the outcome of a record that is done."""
         self._done.append(outcome)
 
     def forget(self, partitions: Iterable[int]) -> None:
-        """They belong to another consumer now, which will do again what was not settled."""
+        """Drops the outcomes of partitions that another consumer has now. That consumer gets the records again."""
         gone = set(partitions)
         self._done = [outcome for outcome in self._done if outcome.record.partition not in gone]
         self.refusal = None
 
     def rejoined(self, consumer: Consumer) -> None:
-        """The member is another one now, and nothing that was not settled is its own."""
+        """Drops all outcomes that are not settled, because the consumer has joined the group as a new member."""
         self._consumer = consumer
         self._done.clear()
         self.refusal = None
 
     def settle(self) -> bool:
-        """One try, which lasts a few seconds at most. False: try again, or see `refusal`. Never raises for what Kafka answers."""
+        """Makes one attempt to settle all outcomes, which takes a few seconds at most. Returns whether it succeeded. If not, try again
+        unless `refusal` says why that is useless. Raises nothing for an answer of Kafka."""
         self.refusal = None
         try:
             if self._in_doubt:
@@ -71,7 +72,7 @@ class Settling:
             if not outcomes:
                 self._commit(self._next_offsets)
             elif not self._transact(outcomes, self._next_offsets):
-                # a batch with one record that is too large is refused whole
+                # Kafka refuses a whole batch if one of its records is too large
                 self._settle_one_by_one()
         except ConnectionInvalid as e:
             self.refusal = e
@@ -106,7 +107,7 @@ class Settling:
     def _commit(self, offsets: dict[int, int]) -> None:
         if offsets:
             committed = self._consumer.commit(offsets=self._positions(offsets), asynchronous=False)
-            self._settled({tp.partition: tp.offset for tp in committed if tp.error is None})
+            self._drop_settled({tp.partition: tp.offset for tp in committed if tp.error is None})
 
     def _settle_one_by_one(self) -> None:
         for record, copies in self._outcomes:
@@ -116,28 +117,29 @@ class Settling:
         self._commit(self._next_offsets)
 
     def _transact(self, outcomes: Sequence[Outcome], offsets: dict[int, int]) -> bool:
-        """False: a copy is too large. Raises KafkaException for any other failure."""
+        """Writes the first copy of each outcome and commits the offsets, in one transaction. Returns False if a copy is too large. Raises
+        KafkaException for any other failure."""
         copies = [outcome.copies[0] for outcome in outcomes]
         points = self._positions(offsets)
-        if self._transactions.write(copies, points, self._consumer, before_commit=self._doubt) == "too large":
+        if self._transactions.write(copies, points, self._consumer, before_commit=self._mark_in_doubt) == "too large":
             return False
-        self._settled(offsets)
+        self._drop_settled(offsets)
         self._in_doubt = False
         return True
 
-    def _doubt(self) -> None:
+    def _mark_in_doubt(self) -> None:
         self._in_doubt = True
 
     def _resolve_doubt(self) -> None:
         self._transactions.take_over()
         committed: list[TopicPartition] = []
-        if self._done:  # a group that is being left doesn't even answer that it was asked for nothing
+        if self._done:  # while the consumer leaves its group, even a request for no partitions gets no answer
             committed = self._consumer.committed(self._positions(self._next_offsets), TIMEOUT_SECONDS)
-        self._settled({tp.partition: tp.offset for tp in committed if tp.error is None and tp.offset >= 0})
+        self._drop_settled({tp.partition: tp.offset for tp in committed if tp.error is None and tp.offset >= 0})
         self._in_doubt = False
 
-    def _settled(self, offsets: dict[int, int]) -> None:
-        """Everything below these is done and known to Kafka."""
+    def _drop_settled(self, offsets: dict[int, int]) -> None:
+        """Drops the outcomes below these offsets, which are committed."""
         self._done = [
             outcome for outcome in self._done if outcome.record.offset >= offsets.get(outcome.record.partition, -1)
         ]

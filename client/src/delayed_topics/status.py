@@ -1,4 +1,4 @@
-"""Where the records of a delayed topic are, by the offsets that Kafka has."""
+"""Counts the records of a delayed topic by where they are, from offsets only."""
 
 import time
 from collections.abc import Collection
@@ -20,13 +20,13 @@ from delayed_topics.positions import Note, Position, read_positions
 from delayed_topics.scan import Found, Ranges, Scanner
 
 FEW: Final = 10
-"""If a partition has at most so many offsets left, all of them may be marks of transactions."""
+"""If a partition has at most this many unfinished offsets, all of them may be transaction markers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backlog:
-    """`waiting`: not released, hopped or dead-lettered yet. `due_within`: those of them that have their turn within each of
-    DUE_WITHIN_SECONDS, by this machine's clock."""
+    """`waiting` is the number of records that are not released, hopped or dead-lettered yet. `due_within` has how many of them have their
+    turn within each of DUE_WITHIN_SECONDS, by this machine's clock."""
 
     waiting: int
     due_within: tuple[int, ...]
@@ -41,7 +41,7 @@ NOTHING: Final = Backlog(waiting=0, due_within=(0,) * len(DUE_WITHIN_SECONDS))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindStatus:
-    """A delay, in seconds, and what lies in its partitions (written as ranges). `backlog` None: of one of them it is not known."""
+    """The backlog of one delay, in seconds, in its partitions (written as ranges). `backlog` is None if that of a partition is unknown."""
 
     delay_seconds: int
     role: Role
@@ -51,7 +51,7 @@ class KindStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicStatus:
-    """`ready` and `dead_letters`: how many records these topics hold. What is None is not known, and `notes` say why."""
+    """`ready` and `dead_letters` are the numbers of records in these topics. Unknown values are None, and `notes` say why."""
 
     layout: LayoutRecord
     front: Backlog | None
@@ -63,10 +63,10 @@ class TopicStatus:
 
 
 def read_status(connection: Connection, layout: LayoutRecord) -> TopicStatus:
-    """Raises KafkaCallError.
+    """Reads the status of a delayed topic. Raises KafkaCallError.
 
-    Counts are differences of offsets, so the marks that transactions leave are among them: a retry's copy and its mark
-    count as two. Partitions with nothing but marks count as empty, for which their last offsets are read.
+    Counts are differences of offsets and therefore include transaction markers: the copy of a retry and its marker count as two.
+    Partitions that have only markers count as empty. To find these, partitions with few unfinished offsets are read.
     """
     admin = KafkaAdmin(connection, client_id="delayed-topics-client")
     names = TopicNames.of(layout.topic)
@@ -121,7 +121,7 @@ def _backlog(at: Position, due_within: tuple[int, ...]) -> Backlog:
 
 
 def _without_records(connection: Connection, ranges: Ranges) -> set[TopicPartitionKey]:
-    """The partitions whose ranges hold nothing but marks of transactions."""
+    """Returns the partitions whose ranges have only transaction markers."""
     found: set[TopicPartitionKey] = set()
 
     def take(record: Found) -> bool:
@@ -141,7 +141,7 @@ def _held(admin: KafkaAdmin, topic: TopicInfo) -> int:
 
 
 def _workers(admin: KafkaAdmin, group: str, sources: Collection[str]) -> str:
-    """Those that have partitions of it: the group may serve other topics, too."""
+    """Returns how many workers have partitions of the topic, as text. The group may serve other topics, too."""
     info = values_of(admin.describe_groups([group]))[group]
     serving = [member for member in info.members if any(topic in sources for topic, _ in member.assignment)]
     return f"{len(serving)} in group {group}, {info.state}"

@@ -1,4 +1,4 @@
-"""Where the records of a delayed topic are, as tables for people, and as JSON for programs."""
+"""Formats the status of a delayed topic, as a table for people and as JSON for programs."""
 
 import json
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from rich.table import Table
 from delayed_topics.status import Backlog, TopicStatus
 
 COLUMNS: Final = ("Due", "1 min", "10 min", "1 h", "1 day")
-"""By DUE_WITHIN_SECONDS; each without the ones before it."""
+"""The columns for DUE_WITHIN_SECONDS. Each does not count the records of the columns before it."""
 
 
 def print_status(found: TopicStatus) -> None:
@@ -42,7 +42,7 @@ def print_status(found: TopicStatus) -> None:
 
 
 def status_as_json(found: TopicStatus) -> str:
-    """One object. Counts are null where they are not known; the notes say why."""
+    """Returns one JSON object. Unknown counts are null, and the notes say why."""
     layout = found.layout
     body = {
         "topic": layout.topic,

@@ -1,4 +1,4 @@
-"""A delayed topic, as an application uses it: send to it, and handle what comes out."""
+"""A delayed topic, as an application uses it: to send records, and to handle those that come out."""
 
 import signal
 import threading
@@ -40,15 +40,15 @@ from delayed_topics.reports import OnDelivery, Reports
 FOLLOW_SECONDS = 1.0
 FLUSH_SECONDS = 60.0
 SERVE_SECONDS = 0.1
-"""The longest call that serves callbacks. In a call of 0.2 s or more, the client library (2.16) serves them several times, and goes on
-after the exception that says that the producer has ended for good. A callback then fails in the middle, and leaves its lock taken."""
+"""The longest call that serves callbacks. In a call of 0.2 s or more, the client library (2.16) serves callbacks several times, and goes on
+after the exception for a fatal error of the producer. A callback then fails midway, and does not release its lock."""
 
 
 class DelayedTopic(Closing):
-    """Made by `connect`. Use it as a context manager, which closes it. `send`, `flush`, `cancel`, `reschedule` and `withdraw` may be
-    called from many threads.
+    """A delayed topic to send to and to consume. Create it with `connect`, and use it as a context manager, which closes it. `send`,
+    `flush`, `cancel`, `reschedule` and `withdraw` may be called from many threads.
 
-    Belongs to the process that connected: in one that is forked from it, everything but `close` raises ClientForked.
+    It belongs to the process that connected. In a process that is forked from it, everything but `close` raises ClientForked.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class DelayedTopic(Closing):
         self._control = ControlTopic(connection, names.control)
         self._reports = Reports()
         self._closed = False
-        self._ended: KafkaError | None = None
-        """Why the producer sends nothing any more; for the records it is said to have been purged."""
+        self._fatal_error: KafkaError | None = None
+        """The fatal error of the producer. The delivery reports of its records say only that they were purged."""
         with making_client(connection.bootstrap_servers):
             self._producer = Producer(producer_properties(connection))
 
@@ -70,7 +70,8 @@ class DelayedTopic(Closing):
     def connect(
         cls, bootstrap: str | Mapping[str, Any] | Connection, topic: str, *, timeout_seconds: float = 30
     ) -> "DelayedTopic":
-        """`bootstrap`: "host:port,…", or librdkafka properties, or a Connection. Returns when the topic is served.
+        """Connects to a delayed topic, and returns when the topic is served. `bootstrap` is "host:port,…", or librdkafka properties, or a
+        Connection.
 
         Raises IllegalTopicName, KafkaCallError, and NotDelayedTopic if this Kafka cluster has no such delayed topic.
         """
@@ -100,7 +101,7 @@ class DelayedTopic(Closing):
 
     @property
     def layout(self) -> LayoutRecord:
-        """Delays, retry cap, partitions: what the registry says now, or if it can't be read, what it said last. Raises NotDelayedTopic once
+        """Delays, retry cap and partitions, as the registry has them now, or had them last if it can't be read. Raises NotDelayedTopic once
         the topic was removed."""
         self._process.check()
         return self._followed.get()
@@ -118,22 +119,22 @@ class DelayedTopic(Closing):
         created_at_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> None:
-        """Sends a record to the front topic, without waiting for Kafka. `flush` waits, and raises what failed.
+        """Sends a record to the front topic, without waiting for Kafka. `flush` waits, and raises SendFailed for records that failed.
 
-        value, key    of the record; records with the same key go to the same partition
-        headers       further headers, which stay with the record over all attempts
-        delay_level   the entry of the delay list that the record waits, counted from 1: the first unless given. A number above the last
+        value, key    the value and the key of the record; records with the same key go to the same partition
+        headers       further headers, which stay with the record for all attempts
+        delay_level   the entry of the delay list that the record waits, counted from 1, by default the first. A number above the last
                       entry means the last
-        deliver_at_ms the due time, in milliseconds since the epoch, in the place of a delay. A time in the past means at once
-        target        the topic in which the record comes out, also when it is retried, or topic:partition: the ready topic unless given
-        id            stays the same over all attempts. A worker gives the record one unless you do
-        created_at_ms when the record was made, in milliseconds since the epoch, for its handler. Stays the same over all attempts
+        deliver_at_ms the due time, in milliseconds since the epoch, instead of a delay. A time in the past means at once
+        target        the topic in which the record comes out, also when it is retried, or topic:partition; by default the ready topic
+        id            stays the same for all attempts. A worker gives the record an id unless you do
+        created_at_ms when the record was made, in milliseconds since the epoch, for its handler. Stays the same for all attempts
         on_delivery   is called as by confluent_kafka: with (None, Message) when Kafka has the record, or with (KafkaError, Message) when
                       it failed. Any thread that sends or flushes may call it. It can't send or flush itself. What it raises is logged
 
-        Raises ValueError for headers that are not yours to give, for a due time where the DelayedTopic has no ladder or that is
-        further ahead than it allows, and for a target that it does not allow; SendFailed for a record that no broker would take,
-        and after `close`; NotDelayedTopic once the topic was removed. Trouble with the registry is logged.
+        Raises ValueError for reserved headers, for a due time if the DelayedTopic has no ladder or the time is further ahead than it
+        allows, and for a target that it does not allow; SendFailed for a record that no broker would accept, and after `close`;
+        NotDelayedTopic once the topic was removed. Errors of the registry are logged.
         """
         self._check()
         if self._closed:
@@ -154,16 +155,16 @@ class DelayedTopic(Closing):
             all_headers.append((ID, record_id(id)))
         if created_at_ms is not None:
             all_headers.append((CREATED_AT, b"%d" % time_ms("created_at_ms", created_at_ms)))
-        with self._reports.sending(on_delivery) as told:
+        with self._reports.sending(on_delivery) as report:
             while True:
                 try:
-                    self._producer.produce(self._names.front, value, key, headers=[*all_headers], on_delivery=told)
+                    self._producer.produce(self._names.front, value, key, headers=[*all_headers], on_delivery=report)
                     break
                 except BufferError:
                     # the queue is full: wait for room, as Java's producer does
                     self._serve(self._producer.poll, SERVE_SECONDS)
                 except KafkaException as e:
-                    why = self._ended or kafka_error(e)
+                    why = self._fatal_error or kafka_error(e)
                     raise SendFailed(f"a record for {self._names.front} was not sent: {why}", failed=1) from e
         self._serve(self._producer.poll, 0)
 
@@ -174,18 +175,18 @@ class DelayedTopic(Closing):
         self._flush(threading.current_thread(), timeout_seconds)
 
     def _flush(self, sender: threading.Thread | None, timeout_seconds: float) -> None:
-        """`sender` None: also what is sent meanwhile, and the failures of all threads."""
+        """As `flush`. If `sender` is None, also waits for records that are sent meanwhile, and raises the failures of all threads."""
         self._check()
         deadline = Deadline(timeout_seconds)
-        asked = self._reports.waiting()
+        awaited = self._reports.waiting()
         while True:
             self._serve(self._producer.flush, min(SERVE_SECONDS, deadline.remaining_seconds))
-            asked = self._reports.waiting(None if sender is None else asked)
-            waiting = min(len(self._producer), len(asked))
+            awaited = self._reports.waiting(None if sender is None else awaited)
+            waiting = min(len(self._producer), len(awaited))
             if not waiting or deadline.over:
                 break
         if failures := self._reports.take_failures(sender):
-            why = self._ended or next(iter(failures))
+            why = self._fatal_error or next(iter(failures))
             raise SendFailed(
                 f"{counted(failures.total(), 'record')} did not arrive in {self._names.front}. The first failed with: {why}",
                 failed=failures.total(),
@@ -197,45 +198,45 @@ class DelayedTopic(Closing):
             )
 
     def cancel(self, id: str, *, wait_seconds: float = 0) -> ChangeOutcome:  # noqa: A002  the header's name
-        """Cancels the records with this id: from the moment when workers have read the request until `withdraw`, they make dead letters of
+        """Cancels the records with this id. From the moment when workers have read the request until `withdraw`, they make dead letters of
         these records instead of releasing them. A record that was sent without an id has its root as its id, such as
         "f:3:7:<topic id>".
 
         Writes the request into Kafka, and then waits up to `wait_seconds` for the answer of a worker. A worker answers when a record with
-        the id would be released or hop, or when it is known that there is none: see ChangeOutcome.
+        the id would be released or hop, or when it is known that there is no such record: see ChangeOutcome.
 
-        Raises ValueError for an id that no record can have, and where the DelayedTopic has no control topic; SendFailed if Kafka
-        did not say that it has the request; KafkaCallError if it has, and the answer can't be read; NotDelayedTopic once the topic
-        was removed.
+        Raises ValueError for an id that no record can have, and if the DelayedTopic has no control topic; SendFailed if Kafka did not
+        acknowledge the request; KafkaCallError if the request was written but the answer can't be read; NotDelayedTopic once the
+        topic was removed.
         """
-        return self._controlled().request(record_id(id), Control(ControlKind.CANCEL), wait_seconds=wait_seconds)
+        return self._control_topic().request(record_id(id), Control(ControlKind.CANCEL), wait_seconds=wait_seconds)
 
     def reschedule(self, id: str, deliver_at_ms: int, *, wait_seconds: float = 0) -> ChangeOutcome:  # noqa: A002
         """Gives the records with this id a new due time, `deliver_at_ms`, in milliseconds since the epoch. The request applies only to
-        records that come in before that time. If the time is over when a worker reads the request, these records come out as soon as
-        their turn comes. So to have a record come out now, ask for the present time: no record came in before 0.
+        records that come in before that time. If the time has passed when a worker reads the request, these records come out as soon as
+        their turn comes. To release a record now, therefore request the present time, and not 0: no record came in before 0.
 
-        Returns, waits and raises as `cancel`, and ValueError for a time as `send` does.
+        Returns, waits and raises as `cancel`, and raises ValueError for a time as `send` does.
         """
-        control = self._controlled()
+        control = self._control_topic()
         wanted = Control(ControlKind.DELIVER_AT, due_time_ms(self.layout, deliver_at_ms))
         return control.request(record_id(id), wanted, wait_seconds=wait_seconds)
 
     def withdraw(self, id: str) -> None:  # noqa: A002  the header's name
         """Withdraws what `cancel` or `reschedule` requested: the records with this id are released when they are due. Returns when Kafka
         has the withdrawal. Raises what `cancel` raises."""
-        self._controlled().withdraw(record_id(id))
+        self._control_topic().withdraw(record_id(id))
 
     def records(self, group: str, *, member: str | None = None, ready_topic: str | None = None) -> Records:
         """Joins a consumer group that reads the ready topic.
 
-        member        a name of this consumer that stays the same over restarts and that no other one has, such as that of its pod. After
-                      a SIGKILL, the next consumer with this name ends at once the transaction that was left open, which would hold back
-                      readers for ten seconds
-        ready_topic   another topic to read, into which records are released. What is retried comes back there
+        member        a name of this consumer that stays the same when it restarts and that no other consumer has, such as the name of its
+                      pod. After a SIGKILL, the next consumer with this name ends at once the transaction that was left open and would
+                      hold back readers for ten seconds
+        ready_topic   another topic to read, into which records are released. Retried records come back there
 
-        Raises GroupInvalid for a group that a header can't carry, ConnectionInvalid for a property of the connection that a consumer of
-        this client can't have, and, with a `ready_topic`, ValueError for one that the delayed topic does not allow and never did, and
+        Raises GroupInvalid for a group that a header can't hold, ConnectionInvalid for a property of the connection that conflicts with
+        what this client needs, and, with a `ready_topic`, ValueError for one that the delayed topic does not allow and never did, and
         NotDelayedTopic once the delayed topic was removed.
         """
         self._process.check()
@@ -246,23 +247,23 @@ class DelayedTopic(Closing):
     def consumer(
         self, group: str, handler: Handler, *, member: str | None = None, ready_topic: str | None = None
     ) -> "Consumer":
-        """A Consumer with a handler, whose exceptions decide what becomes of a record. The other arguments, and what it raises, are those
-        of `records`. Raises TypeError for a handler that is a coroutine function or a generator."""
-        check_handler(handler)  # before a group is joined
+        """Returns a Consumer with a handler, whose exceptions decide what becomes of a record. The other arguments and errors are those of
+        `records`. Raises TypeError for a handler that is a coroutine function or a generator."""
+        check_handler(handler)  # before the consumer joins its group
         return Consumer(self.records(group, member=member, ready_topic=ready_topic), handler)
 
     def consume(
         self, group: str, handler: Handler, *, member: str | None = None, ready_topic: str | None = None
     ) -> None:
-        """Runs a `consumer` until SIGTERM or SIGINT; to be called in the main thread. Raises what `consumer` and Consumer.run raise."""
+        """Runs a `consumer` until SIGTERM or SIGINT. Call this in the main thread. Raises what `consumer` and Consumer.run raise."""
         self.consumer(group, handler, member=member, ready_topic=ready_topic).run_until_signal()
 
     def close(self) -> None:
-        """Flushes what all threads have sent. Raises SendFailed, also for what failed earlier, if no `flush` told of it. Does nothing in a
+        """Flushes what all threads have sent. Raises SendFailed, also for earlier failures that no `flush` has raised. Does nothing in a
         process that was forked from the one that connected."""
         if not self._process.is_here:
             return
-        self._closed = True  # before the last flush, after which no one would wait for a record
+        self._closed = True  # before the last flush, because nothing would wait for a record that is sent after it
         try:
             self._flush(None, FLUSH_SECONDS)
         finally:
@@ -272,21 +273,22 @@ class DelayedTopic(Closing):
         self._process.check()
         self._reports.check()
 
-    def _controlled(self) -> ControlTopic:
+    def _control_topic(self) -> ControlTopic:
         if not self.layout.control:
             raise ValueError(f"{self._names.front} has no control topic. Set spec.control of its DelayedTopic")
         return self._control
 
     def _serve(self, call: Callable[[float], int], timeout_seconds: float) -> None:
-        """Takes in what was not delivered."""
+        """Makes a call that serves delivery callbacks, and keeps the fatal error that it may raise."""
         try:
             call(timeout_seconds)
         except RAISED as e:
-            self._ended = kafka_error(e)
+            self._fatal_error = kafka_error(e)
 
 
 class Consumer:
-    """A handler at work. A handler that returns is done with the record; `Reject` makes a dead letter; any other exception a retry."""
+    """Runs a handler for each record. If the handler returns, the record is done; if it raises `Reject`, the record becomes a dead letter;
+    after any other exception, the record is retried."""
 
     def __init__(self, records: Records, handler: Handler) -> None:
         """Raises TypeError for a coroutine function or a generator, because no one would run it."""
@@ -296,15 +298,15 @@ class Consumer:
         self._failures = FailureLog()
 
     def run(self) -> None:
-        """Until `stop`; then what is done is settled and the group left. Raises KafkaCallError, as Records does, and TypeError if the
-        handler returns something that would have to be awaited: the record is handed out again then."""
+        """Handles records until `stop`, and then settles their outcomes and leaves the group. Raises KafkaCallError, as Records does, and
+        TypeError if the handler returns something that would have to be awaited. That record is handed out again."""
         with self._records as records:
             for record in records:
                 try:
                     result = self._handler(record)
                 except Reject as e:
                     self._failures.tell(record, "becomes a dead letter", e)
-                    records.reject(record, getattr(e, "reason", e))  # a subclass may not have called ours
+                    records.reject(record, getattr(e, "reason", e))  # a subclass may not call Reject.__init__
                 except FAILURES as e:
                     self._failures.tell(record, "is retried", e)
                     records.retry(record, e)
@@ -312,18 +314,18 @@ class Consumer:
                     check_result(self._handler, result)
 
     def run_until_signal(self) -> None:
-        """As `run`, and SIGTERM and SIGINT stop it; to be called in the main thread."""
+        """As `run`, until `stop`, SIGTERM or SIGINT. Call this in the main thread."""
         with on_signal(self.stop):
             self.run()
 
     def stop(self) -> None:
-        """Ends `run` after the record at hand. To be called from handlers, signal handlers and other threads."""
+        """Ends `run` after the current record. May be called from handlers, signal handlers and other threads."""
         self._records.stop()
 
 
 @contextmanager
 def on_signal(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT call `stop` until the block ends; to be entered in the main thread."""
+    """Makes SIGTERM and SIGINT call `stop` until the block ends. Enter this in the main thread."""
 
     def called(number: int, frame: FrameType | None) -> None:
         stop()

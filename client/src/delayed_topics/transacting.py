@@ -1,6 +1,7 @@
-"""Copies, and how far the records that they are made of are read, in one transaction.
+"""Writes copies of records and commits the offsets of the originals in one transaction.
 
-Copies are the caller's until it is done, so that a transaction lasts milliseconds, and can be tried again with a new producer.
+The caller keeps the copies until the transaction is committed. A transaction therefore lasts only milliseconds, and can be tried again with
+a new producer.
 """
 
 import logging
@@ -19,17 +20,17 @@ from delayed_topics.producers import LARGEST_RECORD_BYTES
 log = logging.getLogger(__name__)
 
 PURGE_SECONDS: Final = 1.0
-"""How long to wait for the delivery reports of purged records. Until they come, producer and consumer keep their threads and
+"""How long to wait for the delivery reports of purged records. Until these arrive, the producer and the consumer keep their threads and
 connections."""
 
 
 class CopyTransactions:
-    """Of one transactional id; belongs to one thread at a time."""
+    """The transactions of one transactional id. Belongs to one thread at a time."""
 
     def __init__(
         self, properties: Mapping[str, Any], transactional_id: str, *, bootstrap_servers: str, timeout_seconds: float
     ) -> None:
-        """`timeout_seconds`: of each call to Kafka."""
+        """`timeout_seconds` is the timeout of each call to Kafka."""
         self._bootstrap_servers = bootstrap_servers
         self._timeout_seconds = timeout_seconds
         self._undelivered: list[KafkaError] = []
@@ -37,7 +38,7 @@ class CopyTransactions:
         self._partitions: dict[str, int] = {}
         self._config: dict[str, Any] = {
             **properties,
-            "message.max.bytes": LARGEST_RECORD_BYTES,  # what came in goes out, whatever the user's own records may have
+            "message.max.bytes": LARGEST_RECORD_BYTES,  # whatever the user's limit for sent records, a copy may be as large as its record
             "transactional.id": transactional_id,
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "delivery.report.only.error": True,
@@ -45,8 +46,8 @@ class CopyTransactions:
         }
 
     def take_over(self) -> Producer:
-        """Ends what another producer of the id has left open, and shuts that one out, unless the last call has. Raises KafkaException,
-        SystemError, and ConnectionInvalid."""
+        """Begins a producer with the transactional id, unless there is one. This ends the open transaction of an earlier producer with the
+        id, and fences that producer. Raises KafkaException, SystemError, and ConnectionInvalid."""
         if self._producer is None:
             with making_client(self._bootstrap_servers):
                 producer = Producer(self._config)
@@ -63,13 +64,13 @@ class CopyTransactions:
         *,
         before_commit: Callable[[], object] = lambda: None,
     ) -> Literal["done", "too large"]:
-        """Writes the copies and commits `points`, offsets of the consumer's group, in one transaction. Returns "too large" if Kafka finds a
-        copy too large for its topic. If this raises after it has called `before_commit`, the transaction may have been committed or not.
+        """Writes the copies and commits `points`, offsets of the consumer's group, in one transaction. Returns "too large" if Kafka refuses
+        a copy as too large for its topic. If this raises after it has called `before_commit`, the transaction may or may not be committed.
 
-        Raises what take_over raises, with the code FENCED if another producer of the id has begun meanwhile.
+        Raises what `take_over` raises, with a code in FENCED if another producer with the id has begun meanwhile.
         """
         producer = self.take_over()
-        self._producer = None  # one that failed once, or was interrupted, is not used again
+        self._producer = None  # a producer that has failed or was interrupted is not used again
         self._undelivered.clear()
         try:
             producer.begin_transaction()
@@ -79,7 +80,7 @@ class CopyTransactions:
             if self._undelivered:
                 raise KafkaException(why_undelivered(producer, self._undelivered[0]))
             if points:
-                group = consumer.consumer_group_metadata()  # of this moment: an older generation is refused
+                group = consumer.consumer_group_metadata()  # looked up now, because Kafka refuses an older generation
                 send_offsets(producer, points, group, self._timeout_seconds)
             before_commit()
             producer.commit_transaction(self._timeout_seconds)
@@ -91,7 +92,8 @@ class CopyTransactions:
         else:
             self._producer = producer
             return "done"
-        # where the client library raises while an exception is in hand, it keeps that, and what it came through: the producer
+        # outside of the except block: if the client library raises while an exception is handled, it keeps that exception and the
+        # frames of its traceback alive, and so the producer
         not_aborted = self._end(producer)
         if not_aborted is not None and not_aborted.code() in FENCED:
             error = not_aborted
@@ -100,8 +102,8 @@ class CopyTransactions:
         raise KafkaException(error)
 
     def _end(self, producer: Producer) -> KafkaError | None:
-        """Aborts the transaction of a producer that failed. The producer may have a fatal error or a gap in its sequence numbers, so it is
-        not used again. Returns why the abort failed: Kafka then ends the transaction after its timeout, or the next producer does."""
+        """Aborts the transaction of a producer that has failed. The producer is not used again, because it may have a fatal error or a gap
+        in its sequence numbers. Returns the error if the abort failed. The next producer then ends the transaction, or its timeout does."""
         try:
             producer.abort_transaction(self._timeout_seconds)
             return None

@@ -1,8 +1,8 @@
-"""What became of one record: its hops, releases and dead letters, found by `dt-origin` where and when each copy has to be.
+"""Finds out what became of one record: its hops, releases and dead letters, which name it in `dt-origin`.
 
-A copy lies in a partition that follows from the record's root, and was appended when the worker had read the record, or when the
-record was due. So little is read from there on. Only if that finds nothing, and the record's offset is committed, is all of it read
-that came after the record.
+The partition of a copy follows from the record's root. A copy was appended when a worker had read the record, or when the record was due.
+Therefore only a few offsets of that partition have to be read. If they have no copy and the record's offset is committed, everything that
+was appended after the record is read.
 """
 
 import os
@@ -46,12 +46,12 @@ _SPELLED: Final = re.compile(
 
 
 class RecordNotFound(DelayedTopicsError):
-    """There is no such record, or none any more."""
+    """There is no such record, or it no longer exists."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordPlace:
-    """`topic_id`: of the topic that it is in, if that is known."""
+    """The place of a record. `topic_id` is the id of its topic, if that is known."""
 
     topic: str
     partition: int
@@ -60,30 +60,30 @@ class RecordPlace:
 
     @classmethod
     def parse(cls, text: str, names: TopicNames) -> "RecordPlace":
-        """As `dt-root` or `dt-origin` spell it, or `<topic>-<partition>@<offset>`; without a topic it is the front topic.
+        """Parses a value of `dt-root` or `dt-origin`, or `<topic>-<partition>@<offset>`. Without a topic, this is the front topic.
 
         Raises ValueError.
         """
-        said = _SPELLED.fullmatch(text)
-        if said is None:
+        match = _SPELLED.fullmatch(text)
+        if match is None:
             raise ValueError(
                 f"{text!r} is not a place of a record. Write {names.front}-0@42, or 0@42 for the same, or a value of dt-root, "
                 "such as f:0:42:…"
             )
-        if said["topic_letter"]:
-            topic = {"f": names.front, "d": names.delays, "r": names.ready}[said["topic_letter"]]
-            return cls(topic=topic, partition=int(said["p1"]), offset=int(said["o1"]), topic_id=said["id"])
-        topic = said["topic"] or names.front
+        if match["topic_letter"]:
+            topic = {"f": names.front, "d": names.delays, "r": names.ready}[match["topic_letter"]]
+            return cls(topic=topic, partition=int(match["p1"]), offset=int(match["o1"]), topic_id=match["id"])
+        topic = match["topic"] or names.front
         if topic not in names.topics:
             raise ValueError(f"{topic} is not one of the topics {', '.join(names.topics)}")
-        return cls(topic=topic, partition=int(said["p2"]), offset=int(said["o2"]))
+        return cls(topic=topic, partition=int(match["p2"]), offset=int(match["o2"]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Way:
-    """Of one attempt. `records`: the one that came in, and its copies in the order in which they were made.
+    """The way of one attempt. `records` has the record that came in, and its copies in the order in which they were made.
 
-    `due_at_ms`: of a pending record when it comes out at the earliest.
+    `due_at_ms` is the earliest time at which a pending record comes out.
     """
 
     records: tuple[Found, ...]
@@ -92,7 +92,7 @@ class Way:
 
 
 class Ways:
-    """`announce` is told, in words, what is about to be read; what takes no more than one offset is not told."""
+    """Finds the ways of records. `announce` gets a sentence about what is read, before each read of more than one offset."""
 
     def __init__(
         self,
@@ -115,17 +115,19 @@ class Ways:
         self._partitions = {name: 0 if info is None else info.partitions for name, info in infos.items()}
 
     def at(self, place: RecordPlace) -> Way:
-        """Of the attempt that the record at this place belongs to; from this place on, if what came in is not there any more.
+        """Returns the way of the attempt that the record at this place belongs to. The way begins at this place if the record that came in
+        no longer exists.
 
         Raises RecordNotFound, KafkaCallError.
         """
         record = self._record(place)
         root = _decoded(Root.decode, record.own.get(ROOT)) if record.topic != self._names.front else None
-        came_in = self._rooted(root) if root is not None else None
+        came_in = self._at_root(root) if root is not None else None
         return self._way(came_in or record)
 
     def of_id(self, record_id: str, *, since_ms: int | None, until_ms: int | None) -> list[Way]:
-        """Of all attempts that came in by the front topic in that time. Raises RecordNotFound, KafkaCallError."""
+        """Returns the ways of all attempts with this id that came in by the front topic in this time. Raises RecordNotFound,
+        KafkaCallError."""
         wanted = os.fsencode(record_id)  # a foreign producer may have written any bytes
         first = self._first_of(wanted)
         found: list[Found] = [first] if first is not None else []
@@ -146,14 +148,15 @@ class Ways:
         return [self._way(record) for record in sorted(found, key=lambda r: r.at_ms)]
 
     def _first_of(self, record_id: bytes) -> Found | None:
-        """A record that came in without an id got its root as its id, which says where it lies."""
+        """Returns the record at the place that the id names, if there is one: a record that came in without an id gets its root as its
+        id."""
         try:
-            return self._rooted(Root.decode(record_id))
+            return self._at_root(Root.decode(record_id))
         except ValueError:
             return None
 
-    def _rooted(self, root: Root) -> Found | None:
-        """The record that came in, if it is still there."""
+    def _at_root(self, root: Root) -> Found | None:
+        """Returns the record that came in at this root, None if it no longer exists."""
         topic = self._names.front if root.topic_letter == "f" else self._names.delays
         try:
             return self._record(
@@ -201,7 +204,7 @@ class Ways:
 
     def _way(self, first: Found) -> Way:
         records, waits = [first], None
-        for record in records:  # which grows
+        for record in records:  # the loop itself appends to the list
             if record.topic in (self._names.front, self._names.delays):
                 settled, due_at_ms = self._settled(record), self._due_at_ms(record)
                 waits = None if settled else due_at_ms
@@ -220,33 +223,33 @@ class Ways:
         return Way(records=tuple(records), state="Missing" if waits is None else "Pending", due_at_ms=waits)
 
     def _copies(self, source: Found, due_at_ms: int, *, search: bool) -> list[Found]:
-        """The copies that were made of this record. `search`: all partitions are read if no copy is where it should be."""
-        hops, releases = self._expected(source)
+        """Returns the copies that were made of this record. With `search`, reads all partitions if no copy is where it should be."""
+        hops, releases = self._expected_partitions(source)
         due_at_ms = due_at_ms if source.topic == self._names.delays else source.at_ms
         expected = {
             **self._ranges(releases, due_at_ms, None),
             **self._ranges(hops, source.at_ms, None),
             **self._ranges(self._all(self._names.dead_letter), source.at_ms, None),
         }
-        copies = self._named(source, expected)
+        copies = self._copies_naming(source, expected)
         if copies or not search:
             return copies
-        # only what asks for them is released into other ready topics, which not everybody may read
+        # only records with a target are released into other ready topics, which this user may have no right to read
         targets = self._layout.all_targets if TARGET in source.own else ()
         names = (self._names.delays, self._names.dead_letter, self._names.ready, *targets)
         everywhere = [key for name in names for key in self._all(name)]
         after = self._ranges(everywhere, source.at_ms, None)
-        return self._named(source, {key: _unread(span, expected.get(key)) for key, span in after.items()})
+        return self._copies_naming(source, {key: _unread(span, expected.get(key)) for key, span in after.items()})
 
     def _rejections(self, ready: Found) -> list[Found]:
-        """Dead letters that a consumer made of a released record."""
-        return self._named(ready, self._ranges(self._all(self._names.dead_letter), ready.at_ms, None))
+        """Returns the dead letters that a consumer made of a released record."""
+        return self._copies_naming(ready, self._ranges(self._all(self._names.dead_letter), ready.at_ms, None))
 
-    def _named(self, source: Found, ranges: Ranges) -> list[Found]:
-        """The copies that name the record as their origin: the first, or all of them."""
+    def _copies_naming(self, source: Found, ranges: Ranges) -> list[Found]:
+        """Returns the copies that name the record as their origin: the first one, or all of them."""
         topic_letter = {self._names.front: "f", self._names.delays: "d"}.get(source.topic, "r")
         named = origin(topic_letter, source.partition, source.offset)
-        # several ready topics have such a place
+        # several ready topics may have this partition and offset, so the root has to match, too
         root = source.own.get(ROOT) if topic_letter == "r" else None
         copies: list[Found] = []
 
@@ -258,26 +261,27 @@ class Ways:
         self._read(ranges, take)
         return sorted(copies, key=lambda record: record.at_ms)
 
-    def _expected(self, source: Found) -> tuple[list[TopicPartitionKey], list[TopicPartitionKey]]:
-        """The partitions that may have a hop, and those that may have a release. For one that a client wrote into the delays topic: all."""
+    def _expected_partitions(self, source: Found) -> tuple[list[TopicPartitionKey], list[TopicPartitionKey]]:
+        """Returns the partitions that may have a hop, and those that may have a release. For a record that a client wrote into the delays
+        topic, these are all partitions."""
         in_front = Root("f", source.partition, source.offset, "")
         in_delays = source.topic == self._names.delays
         root = _decoded(Root.decode, source.own.get(ROOT)) if in_delays else in_front
-        asked = _decoded(Target.decode, source.own.get(TARGET))
-        ready = asked.topic if asked is not None and asked.topic in self._layout.all_targets else self._names.ready
+        target = _decoded(Target.decode, source.own.get(TARGET))
+        ready = target.topic if target is not None and target.topic in self._layout.all_targets else self._names.ready
         if root is None or root.topic_letter == "d":
             return self._all(self._names.delays), self._all(ready)
         layout = self._layout.layout
         lanes = {layout.partition_for(kind.delay_seconds, root.partition) for kind in layout.kinds}
         count = self._layout.ready_partitions if ready == self._names.ready else self._count(ready)
-        if asked is not None and ready == asked.topic and asked.partition is not None:
-            releases = [(ready, asked.partition)] if asked.partition < count else []
+        if target is not None and ready == target.topic and target.partition is not None:
+            releases = [(ready, target.partition)] if target.partition < count else []
         else:
             releases = [(ready, root.partition % count)] if count else []
         return [(self._names.delays, lane) for lane in sorted(lanes)], releases
 
     def _due_at_ms(self, source: Found) -> int:
-        """When a record of the front or delays topic is due: by its own headers, or else by the present layout."""
+        """Returns the due time of a record in the front or the delays topic, from its own headers or else from the present layout."""
         layout = self._layout.layout
         if source.topic == self._names.delays:
             if source.partition >= layout.partition_count:
@@ -287,7 +291,7 @@ class Ways:
                 )
             return source.due_at_ms(layout.partition_delays[source.partition])
         level, attempt = number_in(source.own.get(DELAY_LEVEL)), number_in(source.own.get(ATTEMPT)) or 0
-        return source.asked_at_ms(layout.delay_for_level(level) if level else layout.delay_for_attempt(attempt))
+        return source.requested_due_at_ms(layout.delay_for_level(level) if level else layout.delay_for_attempt(attempt))
 
     def _settled(self, source: Found) -> bool:
         key = (source.topic, source.partition)
@@ -298,7 +302,7 @@ class Ways:
         return [(topic, partition) for partition in range(self._count(topic))]
 
     def _count(self, topic: str) -> int:
-        """Of the topic's partitions; 0 if it is missing."""
+        """Returns the number of the topic's partitions, 0 if the topic is missing."""
         if topic not in self._partitions:
             info = values_of(self._admin.describe_topics([topic]))[topic]
             self._partitions[topic] = 0 if info is None else info.partitions
@@ -307,7 +311,7 @@ class Ways:
     def _ranges(
         self, keys: Iterable[TopicPartitionKey], since_ms: int | None, until_ms: int | None
     ) -> dict[TopicPartitionKey, Range]:
-        """What lies there from one time to the other. Clocks of brokers may differ by the layout's `broker_skew_ms`."""
+        """Returns the offsets that were appended between the two times. The clocks of brokers may differ by `broker_skew_ms`."""
         partitions, skew_ms = list(keys), self._layout.broker_skew_ms
         stable = values_of(self._admin.list_offsets(partitions, "latest", isolation="read_committed"))
         starts: Mapping[TopicPartitionKey, int | None]
@@ -329,7 +333,7 @@ class Ways:
 
 
 def _range(start: int | None, end: int | None, stable: int) -> Range:
-    """The range between two offsets that were looked up by time. None: no record of the partition is that new."""
+    """Returns the range between two offsets that were looked up by time. None means that no record of the partition is that new."""
     return Range(stable if start is None else start, stable if end is None else min(end, stable))
 
 

@@ -1,4 +1,4 @@
-"""A record's way as text for people, and as JSON for programs."""
+"""Formats the way of a record, as text for people and as JSON for programs."""
 
 import base64
 import json
@@ -27,16 +27,16 @@ def lines(ways: Sequence[Way], names: TopicNames, *, now_ms: int, show_value: bo
         yield f"{first}, attempt {_attempt(way)}, dt-id {_id(way)}: {_state(way, now_ms)}"
         for record in way.records:
             what = _what(record, names)
-            said = "; ".join(_said(record, what, comes_in=record is first))
-            yield way_line(record.at_ms, what, str(record), said)
+            details = "; ".join(_details(record, what, comes_in=record is first))
+            yield way_line(record.at_ms, what, str(record), details)
             if show_value:
                 yield f"    key {shown(record.key)}  value {shown(record.value)}"
 
 
-def way_line(at_ms: int | None, what: str, place: str, said: str) -> str:
-    """None: it is not known when."""
+def way_line(at_ms: int | None, what: str, place: str, details: str) -> str:
+    """Returns the line for one step of a way. `at_ms` is None if the time is unknown."""
     at = "-" if at_ms is None else shown_moment(at_ms)
-    return f"  {at:<24}  {what:<13} {place}{'  ' if said else ''}{said}"
+    return f"  {at:<24}  {what:<13} {place}{'  ' if details else ''}{details}"
 
 
 def after_due(late_ms: int) -> str:
@@ -44,7 +44,7 @@ def after_due(late_ms: int) -> str:
 
 
 def as_json(ways: Sequence[Way], names: TopicNames, *, show_value: bool) -> str:
-    """One object. Times are milliseconds since the epoch; keys and values are base64, and null where the record has none."""
+    """Returns one JSON object. Times are milliseconds since the epoch. Keys and values are base64, and null where the record has none."""
     attempts = [
         {
             "attempt": _attempt(way),
@@ -61,7 +61,7 @@ def as_json(ways: Sequence[Way], names: TopicNames, *, show_value: bool) -> str:
 
 
 def record_as_dict(found: Found, *, show_value: bool) -> dict[str, Any]:
-    """For `as_json`."""
+    """Returns a record for `as_json`."""
     content = {"key_base64": _base64(found.key), "value_base64": _base64(found.value)} if show_value else {}
     return {
         "topic": found.topic,
@@ -74,7 +74,7 @@ def record_as_dict(found: Found, *, show_value: bool) -> dict[str, Any]:
 
 
 def shown(content: bytes | None) -> str:
-    """Nothing in it can steer a terminal: who writes records is not who looks at them."""
+    """Returns the content as text without control sequences for the terminal, because the writer of a record may not be trusted."""
     if content is None:
         return "null"
     text = content.decode("utf-8", "backslashreplace")
@@ -94,8 +94,8 @@ def _state(way: Way, now_ms: int) -> str:
     return f"pending until {at}" if way.due_at_ms > now_ms else f"pending, and due since {at}"
 
 
-def _said(record: Found, what: str, *, comes_in: bool) -> Iterator[str]:
-    """What the record's own headers say that the line does not have yet."""
+def _details(record: Found, what: str, *, comes_in: bool) -> Iterator[str]:
+    """Yields what the record's own headers add to its line."""
     own, due_at_ms = record.own, number_in(record.own.get(DUE_AT))
     if what == "hopped" and due_at_ms is not None:
         yield f"due {shown_moment(due_at_ms)}"
@@ -103,8 +103,8 @@ def _said(record: Found, what: str, *, comes_in: bool) -> Iterator[str]:
         yield after_due(record.at_ms - due_at_ms)
     if what == "came in" and DELAY_LEVEL in own:
         yield f"delay level {shown(own[DELAY_LEVEL])}"
-    if what == "came in" and (asked_ms := number_in(own.get(DELIVER_AT))) is not None:
-        yield f"to be delivered at {shown_moment(asked_ms)}"
+    if what == "came in" and (deliver_at_ms := number_in(own.get(DELIVER_AT))) is not None:
+        yield f"to be delivered at {shown_moment(deliver_at_ms)}"
     if comes_in and GROUP in own:
         yield f"retry of group {shown(own[GROUP])}"
     if what == "dead-lettered" and REASON in own:
@@ -114,9 +114,9 @@ def _said(record: Found, what: str, *, comes_in: bool) -> Iterator[str]:
 
 
 def _attempt(way: Way) -> int:
-    """As the worker counts, which may be more than the record said when it came in."""
-    said = [number_in(record.own.get(ATTEMPT)) for record in reversed(way.records)]
-    return next((attempt for attempt in said if attempt is not None), 0)
+    """Returns the attempt as a worker has counted it, which may be higher than that of the record which came in."""
+    attempts = [number_in(record.own.get(ATTEMPT)) for record in reversed(way.records)]
+    return next((attempt for attempt in attempts if attempt is not None), 0)
 
 
 def _id(way: Way) -> str:

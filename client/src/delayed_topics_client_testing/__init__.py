@@ -1,6 +1,7 @@
-"""For tests of the client: a delayed topic without workers, served as the registry says, whose records the test releases. Not in the wheel.
+"""For tests of the client: a delayed topic that is served according to the registry, but has no workers. Tests write the releases.
 
-What other members need to stand in for a worker belongs to `delayed_topics_core_testing` or `delayed_topics_worker_testing`.
+Not in the wheel. Helpers with which other members replace a worker belong to `delayed_topics_core_testing` or
+`delayed_topics_worker_testing`.
 """
 
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,7 @@ DUE_AT_MS = 1_700_000_000_000
 
 
 def received(value: bytes | None, *, key: bytes | None = None, headers: tuple[Header, ...] = ()) -> Record:
-    """A record of `orders.ready`, as a consumer gets it."""
+    """Returns a record of `orders.ready`, as a consumer gets it."""
     return Record(
         key=key,
         value=value,
@@ -45,7 +46,7 @@ def received(value: bytes | None, *, key: bytes | None = None, headers: tuple[He
 
 @dataclass(frozen=True)
 class Copied:
-    """A record that was read, with its headers as a dictionary; none of those in these tests is there twice."""
+    """A record that was read. `said` has its headers as a dictionary, because no record of these tests has a header twice."""
 
     partition: int
     key: bytes | None
@@ -71,7 +72,7 @@ class Served:
             RegistryWriter(follower, self.connection).write([layout])
 
     def allow(self, *topics: str, formerly: tuple[str, ...] = ()) -> None:
-        """Other ready topics."""
+        """Allows other ready topics. Those in `formerly` are no longer allowed."""
         allowed = (*(AllowedTopic(topic, 0) for topic in topics), *(AllowedTopic(topic, 0, 1) for topic in formerly))
         self.write_layout(replace(self.layout, ready_topics=allowed))
 
@@ -94,7 +95,7 @@ class Served:
         group: bytes | None = None,
         number: int = 0,
     ) -> None:
-        """What a worker would write for the front record `number` of this partition."""
+        """Writes the release that a worker would write for the record at offset `number` of this front partition."""
         released = copies.release(
             headers,
             attempt=attempt,
@@ -119,7 +120,7 @@ class Served:
         return [_copied(message) for message in read_committed(self.connection, topic, ended=ended)]
 
     def committed(self, group: str, *, ended: bool = True) -> dict[int, int]:
-        """Next offsets by partition of the ready topic; see `committed_offsets`."""
+        """Returns the committed offsets by partition of the ready topic; see `committed_offsets`."""
         partitions = [(self.names.ready, p) for p in range(FRONT_PARTITIONS)]
         found = committed_offsets(self.connection, group, partitions, timeout_seconds=60, ended=ended)
         return {p: at.offset for (_, p), at in found.items()}
@@ -131,7 +132,7 @@ def _copied(message: Message) -> Copied:
 
 
 def serve(connection: Connection, topic: str, *, control: bool = False) -> Served:
-    """Topics and a registry record, as the operator makes them. `control`: with a control topic."""
+    """Creates the topics and the registry record as the operator does. `control` adds a control topic."""
     names = TopicNames.of(topic)
     admin = KafkaAdmin(connection)
     ensure_system_topics(admin, replication_factor=1)

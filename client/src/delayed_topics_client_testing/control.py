@@ -1,4 +1,4 @@
-"""The control topic of a delayed topic without workers: the test writes what they would answer."""
+"""The control topic of a delayed topic without workers. The test writes the answers of workers."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ ID = b"order-7"
 
 
 def written(served: Served) -> list[tuple[bytes | None, bytes | None]]:
-    """Keys and values of the control topic."""
+    """Returns the keys and values of the records in the control topic."""
     return [(copy.key, copy.value) for copy in served.read(served.names.control)]
 
 
@@ -22,7 +22,7 @@ def write(served: Served, value: bytes | None, *, key: bytes = ID) -> None:
 
 @contextmanager
 def worker(served: Served, *answers: bytes | None, asked: bytes = b"cancel", requests: int = 1) -> Iterator[None]:
-    """Writes these answers once so many more requests are there."""
+    """Writes these answers as soon as `requests` more requests `asked` are in the control topic."""
     before = written(served).count((ID, asked))
 
     def answer() -> None:

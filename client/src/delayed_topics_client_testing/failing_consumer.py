@@ -1,7 +1,7 @@
 """A consumer as a process of its own, which can be killed: `python -m delayed_topics_client_testing.failing_consumer …`.
 
-Every value that ends in 0 fails, every value that ends in 5 is rejected. With `--die-before STEP` the process kills itself
-right before that step of its first transaction, when the copies have been acknowledged. `--by SIGINT`: as Ctrl-C does.
+Every value that ends in 0 fails, and every value that ends in 5 is rejected. With `--die-before STEP`, the process kills itself
+right before that step of its first transaction, after the copies were acknowledged. `--by SIGINT` interrupts it instead, as Ctrl-C does.
 """
 
 import faulthandler
@@ -15,9 +15,9 @@ from confluent_kafka import Producer
 from delayed_topics import DelayedTopic, Record, Reject, transacting
 
 WORK_SECONDS = 0.005
-"""So that a kill finds work that is settled and work that isn't."""
+"""How long a record takes, so that a kill finds settled and unsettled outcomes."""
 HANGS_SECONDS = 200
-"""Before tests give up waiting for it. Then it says where it stands."""
+"""After this time, the process prints its stack traces. Tests wait longer for it."""
 
 
 class DyingProducer(Producer):

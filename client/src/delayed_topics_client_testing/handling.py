@@ -1,4 +1,4 @@
-"""Consumers with a handler, which end after a number of records."""
+"""Consumers with a handler that end after a number of records."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ def handle_all(
     group: str = "shipping",
     ready_topic: str | None = None,
 ) -> list[Record]:
-    """Runs a consumer until it has seen that many records."""
+    """Runs a consumer until it has got `count` records."""
     seen: list[Record] = []
 
     def counted(record: Record) -> None:
@@ -30,7 +30,7 @@ def handle_all(
 
 
 def nothing(_: Record) -> None:
-    """A handler that is content."""
+    """A handler that succeeds."""
 
 
 def fail(_: Record) -> None:
