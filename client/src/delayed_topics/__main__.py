@@ -3,7 +3,7 @@
 import sys
 from typing import Final
 
-_PACKAGES_OF_EXTRA: Final = ("click", "rich")
+_OF_EXTRA: Final = ("click", "rich")
 
 
 def main() -> None:
@@ -11,10 +11,10 @@ def main() -> None:
     try:
         from delayed_topics.cli import main as command
     except ModuleNotFoundError as e:
-        if e.name not in _PACKAGES_OF_EXTRA:
+        if e.name not in _OF_EXTRA:
             raise
         sys.exit(
-            f"Error: the command delayed-topics needs {' and '.join(_PACKAGES_OF_EXTRA)}, which come with the extra cli of the client. "
+            f"Error: the command delayed-topics needs {' and '.join(_OF_EXTRA)}, which come with the extra cli of the client. "
             "Install them with pip install 'delayed-topics[cli]'"
         )
     command(prog_name="delayed-topics")

@@ -18,13 +18,13 @@ from delayed_topics.cli_changes import cancel, reschedule
 from delayed_topics.cli_options import (
     JSON,
     Moment,
+    at_address,
     decoded,
     has_address,
     one_line,
     reachable,
     read_properties,
     served_layout,
-    with_address,
     with_usage_errors,
 )
 from delayed_topics.cli_redrive import redrive_command
@@ -56,9 +56,9 @@ from delayed_topics.way_shown import shown
 def main(context: click.Context, bootstrap: str | None, properties_file: Path | None) -> None:
     """Work with delayed topics on Kafka: show them, and send, read, cancel and reschedule records."""
     properties = read_properties(properties_file) if properties_file is not None else {}
-    is_option = context.get_parameter_source("bootstrap") is not ParameterSource.ENVIRONMENT
-    if bootstrap is not None and (is_option or not has_address(properties)):
-        properties = with_address(properties, bootstrap)
+    asked_for = context.get_parameter_source("bootstrap") is not ParameterSource.ENVIRONMENT
+    if bootstrap is not None and (asked_for or not has_address(properties)):
+        properties = at_address(properties, bootstrap)
     # without the log of librdkafka, whose lines would mix with the output; errors that matter are raised
     context.obj = {"log_level": 0, **properties}
 
@@ -221,7 +221,7 @@ def manifest(handler: str) -> None:
     sys.path.insert(0, "")
     try:
         found = getattr(importlib.import_module(module), name)
-    except Exception as e:  # whatever the module raises when it is imported
+    except Exception as e:  # the import of the user's module may raise anything
         why = f"{type(e).__name__}: {e}"
         raise click.ClickException(
             f"{handler} can't be imported ({why}). Write MODULE:HANDLER, such as shop:ship"

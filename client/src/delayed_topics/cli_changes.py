@@ -45,7 +45,7 @@ def cancel(
             click.echo(withdrawn_line(delayed.names, record_id, as_json=json_wanted))
             return
         outcome = with_usage_errors(lambda: delayed.cancel(record_id, wait_seconds=wait_seconds))
-    _print_outcome(delayed, record_id, outcome, json_wanted=json_wanted)
+    _say(delayed, record_id, outcome, json_wanted=json_wanted)
 
 
 @click.command()
@@ -71,10 +71,10 @@ def reschedule(
     """
     with DelayedTopic.connect(reachable(properties), topic) as delayed:
         outcome = with_usage_errors(lambda: delayed.reschedule(record_id, deliver_at_ms, wait_seconds=wait_seconds))
-    _print_outcome(delayed, record_id, outcome, json_wanted=json_wanted)
+    _say(delayed, record_id, outcome, json_wanted=json_wanted)
 
 
-def _print_outcome(delayed: DelayedTopic, record_id: str, outcome: ChangeOutcome, *, json_wanted: bool) -> None:
+def _say(delayed: DelayedTopic, record_id: str, outcome: ChangeOutcome, *, json_wanted: bool) -> None:
     if json_wanted:
         click.echo(change_as_json(delayed.names, record_id, outcome))
     line = change_line(delayed.names, record_id, outcome)

@@ -67,7 +67,7 @@ def has_address(properties: dict[str, Any]) -> bool:
     return not _ADDRESS.isdisjoint(properties)
 
 
-def with_address(properties: dict[str, Any], bootstrap: str) -> dict[str, Any]:
+def at_address(properties: dict[str, Any], bootstrap: str) -> dict[str, Any]:
     others = {name: value for name, value in properties.items() if name not in _ADDRESS}
     return {**others, "bootstrap.servers": bootstrap}
 

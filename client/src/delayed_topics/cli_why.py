@@ -61,7 +61,7 @@ def why(
     topic. A value of dt-root or dt-origin works too. The command needs few reads, because the times of the record say where its copies
     must be. Before each read, it prints on the standard error how many offsets it reads at most. It reads only committed records.
 
-    With --table, the command tells what audits have found out about the record, also if Kafka does not have it any more.
+    With --table, the command shows what audits found out about the record, even if Kafka no longer has it.
     """
     names = TopicNames.of(topic)
     start = _place(names, place, record_id, since_ms, until_ms)

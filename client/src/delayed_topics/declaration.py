@@ -34,7 +34,7 @@ class DeclaredHandler:
         return self._handler(record)
 
     def manifest(self) -> str:
-        """The DelayedTopic resource that this handler needs, as YAML."""
+        """Returns the DelayedTopic resource that this handler needs, as YAML."""
         name = re.sub(r"[^a-z0-9]+", "-", self.topic.lower()).strip("-")
         spec: dict[str, Any] = {} if name == self.topic else {"topic": self.topic}
         spec |= {"delaySeconds": list(self.delay_seconds), "retryCap": self.retry_cap}

@@ -56,7 +56,7 @@ class Record:
 
     @property
     def late_ms(self) -> int:
-        """From the due time to the append time in the ready topic."""
+        """The time from the due time to the append to the ready topic, in milliseconds."""
         return self.appended_at_ms - self.due_at_ms
 
 

@@ -100,7 +100,7 @@ def redrive(
         # only after the sender has ended the transaction that another redrive may have left open
         admin = KafkaAdmin(connection, client_id="delayed-topics-client")
         dead_letters = _described(admin, names.dead_letter)
-        there = _offsets_there(admin, dead_letters)
+        there = _there(admin, dead_letters)
         known = committed(connection, names, dead_letters)
         all_wanted = from_beginning or bool(places)
         sent = begun(admin, there, known, assume_sent_until_ms=assume_sent_until_ms, all_wanted=all_wanted)
@@ -205,7 +205,7 @@ def _described(admin: KafkaAdmin, name: str) -> TopicInfo:
     return info
 
 
-def _offsets_there(admin: KafkaAdmin, dead_letters: TopicInfo) -> Ranges:
+def _there(admin: KafkaAdmin, dead_letters: TopicInfo) -> Ranges:
     """Returns the offsets of the dead letters that the topic has. Raises KafkaCallError."""
     places = [(dead_letters.name, partition) for partition in range(dead_letters.partitions)]
     first = values_of(admin.list_offsets(places, "earliest"))

@@ -30,7 +30,7 @@ class Reports:
         self._here = threading.local()
 
     def check(self) -> None:
-        """Raises RuntimeError in an `on_delivery`."""
+        """Raises RuntimeError if this thread is in a call of `on_delivery`."""
         if getattr(self._here, "in_callback", False):
             raise RuntimeError(
                 "on_delivery can't send or flush, because the Kafka client that calls it can't be used meanwhile. "

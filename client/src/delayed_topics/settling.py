@@ -121,13 +121,13 @@ class Settling:
         KafkaException for any other failure."""
         copies = [outcome.copies[0] for outcome in outcomes]
         points = self._positions(offsets)
-        if self._transactions.write(copies, points, self._consumer, before_commit=self._mark_in_doubt) == "too large":
+        if self._transactions.write(copies, points, self._consumer, before_commit=self._doubt) == "too large":
             return False
         self._drop_settled(offsets)
         self._in_doubt = False
         return True
 
-    def _mark_in_doubt(self) -> None:
+    def _doubt(self) -> None:
         self._in_doubt = True
 
     def _resolve_doubt(self) -> None:

@@ -122,7 +122,7 @@ class Ways:
         """
         record = self._record(place)
         root = _decoded(Root.decode, record.own.get(ROOT)) if record.topic != self._names.front else None
-        came_in = self._at_root(root) if root is not None else None
+        came_in = self._rooted(root) if root is not None else None
         return self._way(came_in or record)
 
     def of_id(self, record_id: str, *, since_ms: int | None, until_ms: int | None) -> list[Way]:
@@ -151,11 +151,11 @@ class Ways:
         """Returns the record at the place that the id names, if there is one: a record that came in without an id gets its root as its
         id."""
         try:
-            return self._at_root(Root.decode(record_id))
+            return self._rooted(Root.decode(record_id))
         except ValueError:
             return None
 
-    def _at_root(self, root: Root) -> Found | None:
+    def _rooted(self, root: Root) -> Found | None:
         """Returns the record that came in at this root, None if it no longer exists."""
         topic = self._names.front if root.topic_letter == "f" else self._names.delays
         try:
@@ -224,7 +224,7 @@ class Ways:
 
     def _copies(self, source: Found, due_at_ms: int, *, search: bool) -> list[Found]:
         """Returns the copies that were made of this record. With `search`, reads all partitions if no copy is where it should be."""
-        hops, releases = self._expected_partitions(source)
+        hops, releases = self._expected(source)
         due_at_ms = due_at_ms if source.topic == self._names.delays else source.at_ms
         expected = {
             **self._ranges(releases, due_at_ms, None),
@@ -261,7 +261,7 @@ class Ways:
         self._read(ranges, take)
         return sorted(copies, key=lambda record: record.at_ms)
 
-    def _expected_partitions(self, source: Found) -> tuple[list[TopicPartitionKey], list[TopicPartitionKey]]:
+    def _expected(self, source: Found) -> tuple[list[TopicPartitionKey], list[TopicPartitionKey]]:
         """Returns the partitions that may have a hop, and those that may have a release. For a record that a client wrote into the delays
         topic, these are all partitions."""
         in_front = Root("f", source.partition, source.offset, "")

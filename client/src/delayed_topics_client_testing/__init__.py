@@ -116,7 +116,7 @@ class Served:
         assert producer.flush(120) == 0
 
     def read(self, topic: str, *, ended: bool = True) -> list[Copied]:
-        """See `read_committed`."""
+        """Returns the committed records of a topic; see `read_committed`."""
         return [_copied(message) for message in read_committed(self.connection, topic, ended=ended)]
 
     def committed(self, group: str, *, ended: bool = True) -> dict[int, int]:

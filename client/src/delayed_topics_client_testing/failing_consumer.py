@@ -69,7 +69,7 @@ def main(bootstrap: str, topic: str, member: str | None, session_ms: int, die_be
     with DelayedTopic.connect({"bootstrap.servers": bootstrap, **session}, topic) as delayed:
         consumer = delayed.consumer("shipping", judge, member=member)
         if by == "SIGINT":
-            consumer.run()  # so that the signal raises
+            consumer.run()  # without a signal handler, so that SIGINT raises KeyboardInterrupt
         else:
             consumer.run_until_signal()
 

@@ -21,7 +21,7 @@ class KafkaAdmin(RefusableCalls, GroupCalls, FencingCalls):
     """Administers the cluster of one connection."""
 
     def describe_cluster(self) -> ClusterInfo:
-        """Raises KafkaCallError."""
+        """Returns the id of the cluster and its brokers. Raises KafkaCallError."""
         answer = settle(
             ["cluster"],
             lambda _, seconds: {"cluster": self._client.describe_cluster(request_timeout=seconds).result},

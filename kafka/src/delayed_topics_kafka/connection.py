@@ -28,23 +28,23 @@ _FORMS: Final = {
 }
 """Maps each field to its file in a Secret and to its librdkafka property."""
 
-_ALIASES: Final = {"max.in.flight.requests.per.connection": ("max.in.flight",)}
+_ALSO_CALLED: Final = {"max.in.flight.requests.per.connection": ("max.in.flight",)}
 
 _OIDC: Final = {"sasl.oauthbearer.method": "oidc"}
 """The client library fetches and renews tokens by itself, in a thread of its own."""
 
-_CA_BUNDLES: Final = (
+_AUTHORITIES: Final = (
     "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Alpine
     "/etc/pki/tls/certs/ca-bundle.crt",  # Red Hat
     "/etc/ssl/ca-bundle.pem",  # SUSE
 )
 
-_CLIENT_DEFAULTS: Final = {
+OF_ALL_CLIENTS: Final = {
     # The timeout of one connection attempt. The kernel repeats its SYN 1, 3, 7 and 15 s after the first one. With the default of 30 s,
     # the client therefore notices up to 16 s late that the network is back. With 5 s, it notices within 3 s.
     "socket.connection.setup.timeout.ms": 5000,
-    # The default of producers is true. They would create a topic that was just deleted again, with the brokers' defaults, as a topic
-    # that belongs to no delayed topic.
+    # The default of producers is true. They would re-create a topic that was just deleted, with the default settings of the brokers, as a
+    # topic that belongs to no delayed topic.
     "allow.auto.create.topics": False,
 }
 
@@ -98,7 +98,7 @@ class Connection:
         fields = {name: getattr(self, attribute) for attribute, (_, name) in _FORMS.items()}
         oidc = self._oidc() if self.token_endpoint_url is not None else {}
         return {
-            **_CLIENT_DEFAULTS,
+            **OF_ALL_CLIENTS,
             **oidc,
             **{name: value for name, value in fields.items() if value is not None},
             **self.further,
@@ -108,7 +108,7 @@ class Connection:
         """As `client_config`, for a client that works only with the `needed` properties. Raises ConnectionInvalid if `further` gives one of
         them another value."""
         for name, value in needed.items():
-            for spelled in (name, *_ALIASES.get(name, ())):
+            for spelled in (name, *_ALSO_CALLED.get(name, ())):
                 if spelled in self.further and _written(self.further[spelled]) != _written(value):
                     raise ConnectionInvalid(
                         f"the property {spelled} can't be {_written(self.further[spelled])}, because this client works only with "
@@ -118,7 +118,7 @@ class Connection:
 
     def _oidc(self) -> dict[str, Any]:
         own = self.token_endpoint_ca_pem is not None or "https.ca.location" in self.further
-        return _OIDC if own or (trusted := system_ca_bundle()) is None else {**_OIDC, "https.ca.location": trusted}
+        return _OIDC if own or (trusted := trusted_authorities()) is None else {**_OIDC, "https.ca.location": trusted}
 
     def to_files(self) -> dict[str, str]:
         """Returns the content of a Secret, by file name. The inverse of `from_directory`."""
@@ -153,10 +153,10 @@ class Connection:
         return cls(**fields, further={name: value for name, value in properties.items() if name not in known})
 
 
-def system_ca_bundle() -> str | None:
+def trusted_authorities() -> str | None:
     """Returns the file with the certificate authorities that this machine trusts, None if there is none. For token endpoints, the client
     library (2.16) finds such a file by itself only on Red Hat systems."""
-    files = (ssl.get_default_verify_paths().cafile, *_CA_BUNDLES)
+    files = (ssl.get_default_verify_paths().cafile, *_AUTHORITIES)
     return next((file for file in files if file and Path(file).is_file()), None)
 
 

@@ -59,7 +59,7 @@ class GroupCalls(AdminCalls):
             future = self._client.alter_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(group, offered)], request_timeout=timeout_seconds
             )[group]
-            return {key: _result_of(future.result, key) for key in pending}
+            return {key: _one_of(future.result, key) for key in pending}
 
         def doing(key: TopicPartitionKey) -> str:
             return f"committing offsets of group {group} for {key[0]} [{key[1]}]"
@@ -137,7 +137,7 @@ def assigned_partitions(assignment: bytes) -> Iterator[TopicPartitionKey]:
         at += 4 * count
 
 
-def _result_of(result: Wait, key: TopicPartitionKey) -> Wait:
+def _one_of(result: Wait, key: TopicPartitionKey) -> Wait:
     """Returns a function that waits for the answer to a whole request, and raises the error of one partition."""
 
     def wait(timeout_seconds: float) -> None:

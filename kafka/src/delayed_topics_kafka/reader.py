@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 1000
 """The largest number of records in a batch."""
-FETCH_LIMITS: Final[dict[str, Any]] = {
+FETCHED_AHEAD: Final[dict[str, Any]] = {
     "queued.min.messages": MOST_AT_ONCE,
     "queued.max.messages.kbytes": 2048,
     "fetch.message.max.bytes": 1_048_576,
@@ -227,7 +227,7 @@ def reader_config(
     return them."""
     return {
         **when_stranded(stranded.set),  # the properties of a connection can turn this off
-        **FETCH_LIMITS,
+        **FETCHED_AHEAD,
         **connection.client_config(),
         "client.id": client_id,
         "error_cb": partial(collect_auth_error, auth_errors),

@@ -24,7 +24,7 @@ class RefusableCalls(TopicCalls):
         outcomes = super().create_topics(specs)
         for spec in specs:
             if _is_about_settings(outcomes[spec.name]) and spec.config:
-                outcomes[spec.name] = self._create_accepted(spec, outcomes[spec.name])
+                outcomes[spec.name] = self._created_without(spec, outcomes[spec.name])
         return outcomes
 
     def alter_topic_configs(self, settings: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaCallError | None]:
@@ -33,16 +33,16 @@ class RefusableCalls(TopicCalls):
         outcomes = super().alter_topic_configs(settings)
         for topic, outcome in outcomes.items():
             if _is_about_settings(outcome):
-                outcomes[topic] = self._alter_each(topic, settings[topic], outcome)
+                outcomes[topic] = self._one_by_one(topic, settings[topic], outcome)
         return outcomes
 
-    def _create_accepted(self, spec: NewTopicSpec, refusal: TopicInfo | KafkaCallError) -> TopicInfo | KafkaCallError:
+    def _created_without(self, spec: NewTopicSpec, refusal: TopicInfo | KafkaCallError) -> TopicInfo | KafkaCallError:
         """Creates the topic with those settings that Kafka accepts each by itself. Returns the error if Kafka refuses the topic even
         without settings."""
 
         def answer(config: Mapping[str, str]) -> KafkaCallError | None:
             bare = replace(spec, config=config)
-            return self._request_topics([bare], self._deadline(), validate_only=True)[spec.name]
+            return self._ask_for_topics([bare], self._deadline(), validate_only=True)[spec.name]
 
         if (other := answer({})) is not None:
             return _combined(refusal, other) if _is_about_settings(refusal) and _is_about_settings(other) else other
@@ -53,7 +53,7 @@ class RefusableCalls(TopicCalls):
             return LeadersMissing(str(made), made=replace(made.made, left_out=left_out))
         return replace(made, left_out=left_out) if isinstance(made, TopicInfo) else made
 
-    def _alter_each(self, topic: str, settings: Mapping[str, str], refusal: KafkaRefused) -> KafkaCallError | None:
+    def _one_by_one(self, topic: str, settings: Mapping[str, str], refusal: KafkaRefused) -> KafkaCallError | None:
         words_of: dict[str, str] = {}
         for name, value in settings.items():
             outcome = super().alter_topic_configs({topic: {name: value}})[topic]

@@ -63,7 +63,7 @@ class TopicCalls(AdminCalls):
     def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaCallError]:
         """Creates topics, and returns when each topic that could be created is usable. Kafka itself answers before leaders are elected."""
         deadline = self._deadline()
-        made = self._request_topics(specs, deadline, validate_only=False)
+        made = self._ask_for_topics(specs, deadline, validate_only=False)
         return self._usable(made, {spec.name: spec.partitions for spec in specs}, deadline)
 
     def create_partitions(self, totals: Mapping[str, int]) -> dict[str, TopicInfo | KafkaCallError]:
@@ -129,7 +129,7 @@ class TopicCalls(AdminCalls):
             lambda found: found.timestamp if found.offset >= 0 else None,
         )
 
-    def _request_topics(
+    def _ask_for_topics(
         self, specs: Sequence[NewTopicSpec], deadline: Deadline, *, validate_only: bool
     ) -> dict[str, KafkaCallError | None]:
         """Requests the creation of topics, and returns the error of each. With `validate_only`, Kafka only checks the request."""
@@ -158,10 +158,10 @@ class TopicCalls(AdminCalls):
             refused: dict[TopicPartitionKey, KafkaError] = {}
             if repeated or not self._knows_brokers:
                 # Refreshes the metadata of the client for two reasons. First, the client library (2.16) asks again with the
-                # leader epoch of its cache, even if that epoch was refused. A broker that was fenced for a moment would so be
-                # unreachable for 15 minutes. Second, a new client drops its connections to the bootstrap servers as soon as
-                # it knows the brokers. If it was asking a bootstrap server for leaders, it asks again only after three
-                # seconds. The request is for all topics, because a request for one by name may create it.
+                # leader epoch of its cache, even if Kafka refused that epoch. Without this, a broker that was fenced for a
+                # moment would stay unreachable for 15 minutes. Second, a new client drops its connections to the bootstrap
+                # servers as soon as it knows the brokers. If it was asking a bootstrap server for leaders, it asks again
+                # only after three seconds. The request is for all topics, because a request for one by name may create it.
                 if not self._client.list_topics(timeout=timeout_seconds).brokers:
                     self._renew_client()  # the client is stranded, see stranded.py
                     raise KafkaException(KafkaError(KafkaError._TRANSPORT))

@@ -123,8 +123,8 @@ class OAuthKafka:
 
 @contextmanager
 def oauth_kafka(folder: Path, *, lifetime_seconds: int = 5) -> Iterator[OAuthKafka]:
-    """Starts a token endpoint and a broker. A connection to the broker lasts no longer than its token, so clients have to authenticate
-    again every `lifetime_seconds`."""
+    """Starts a token endpoint and a broker. A connection to the broker lasts no longer than its token, so a client that stays connected
+    has to authenticate again with a new token."""
     address = BrokerAddress.of_cluster(1, LOOPBACK)[0]
     listener = f"{LOOPBACK}:{free_ports(1)[0]}"
     with TokenEndpoint(folder, lifetime_seconds=lifetime_seconds) as tokens:

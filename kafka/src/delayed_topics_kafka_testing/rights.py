@@ -21,7 +21,7 @@ AUTHORIZER: Final = {
 }
 """Settings of a broker. As soon as a resource has an ACL, the broker denies everything on it that no ACL allows."""
 
-_ALL_USERS: Final = (ResourcePatternType.LITERAL, "User:*", "*")
+_EVERYBODY: Final = (ResourcePatternType.LITERAL, "User:*", "*")
 
 
 def rule(
@@ -53,7 +53,7 @@ def _make(
     """Creates ACLs in one request, so that nothing is denied in between. Waits until the broker enforces them, because the controller
     answers earlier."""
     client, every = AdminClient(connection.client_config()), _every(kind, name)
-    wanted = [AclBinding(kind, name, *_ALL_USERS, *right) for right in rights]
+    wanted = [AclBinding(kind, name, *_EVERYBODY, *right) for right in rights]
     for made in client.create_acls(wanted).values():
         made.result(60)
     wait_until(
@@ -62,4 +62,4 @@ def _make(
 
 
 def _every(kind: ResourceType, name: str) -> AclBindingFilter:
-    return AclBindingFilter(kind, name, *_ALL_USERS, AclOperation.ANY, AclPermissionType.ANY)
+    return AclBindingFilter(kind, name, *_EVERYBODY, AclOperation.ANY, AclPermissionType.ANY)

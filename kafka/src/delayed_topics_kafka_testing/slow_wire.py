@@ -156,7 +156,7 @@ class SlowWire(Closing):
         self._listens.set()
         await self._ended.wait()
         server.close()
-        await _cancel_all(*carrying)
+        await _cancelled(*carrying)
 
     async def _carry(self, client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter) -> None:
         try:
@@ -175,7 +175,7 @@ class SlowWire(Closing):
         try:
             await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _cancel_all(*directions)
+            await _cancelled(*directions)
             broker_writer.close()
             client_writer.close()
 
@@ -257,7 +257,7 @@ async def _pieces(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
         yield data
 
 
-async def _cancel_all(*tasks: asyncio.Task[None]) -> None:
+async def _cancelled(*tasks: asyncio.Task[None]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
