@@ -144,7 +144,8 @@ class Records(Closing):
 
     def close(self) -> None:
         """Settles the outcomes of records that are done, and leaves the group. A record that is still handled is handed out again. Raises
-        NotAuthorized if Kafka refuses the outcomes. Does nothing in a process that was forked from the one that joined."""
+        NotAuthorized if Kafka refuses the outcomes, and ConnectionInvalid if the properties allow no producer. Does nothing in a process
+        that was forked from the one that joined."""
         if not self._process.is_here:
             return
         self._stopping = True
@@ -241,7 +242,7 @@ class Records(Closing):
         """Returns the record of a message, None if it isn't for this group or can't be given to any handler."""
         headers = headers_of(message)
         if headers is None:
-            # the client library can't write these headers into a retry, and every retry would end here again
+            # these headers can't be read, and every retry would end here again
             record, why = read_record(message, ()), "a header's name is not UTF-8"
             log.warning(
                 "%s [%d] offset %d becomes a dead letter: %s", record.topic, record.partition, record.offset, why

@@ -121,7 +121,7 @@ class Scanner(Closing):
         )
 
     def _position(self, message: Message) -> tuple[TopicPartitionKey, int]:
-        """Returns the partition of the message and the next offset there, -1 if the message does not say."""
+        """Returns the partition of the message and the next offset to read in it, or -1 if the message does not tell that offset."""
         key, error, offset = (message.topic() or "", message.partition() or 0), message.error(), message.offset()
         if error is None:
             return key, (offset or 0) + 1

@@ -101,7 +101,7 @@ def begun(
     letters were sent before.
 
     Kafka forgets the position of a partition some time after the last redrive. If all dead letters of a partition without a position are
-    younger than that, none of them was sent. Otherwise this is unknown. Raises KafkaCallError, and RedrivePositionUnknown.
+    younger than this time, none of them was sent. Otherwise that is unknown. Raises KafkaCallError, and RedrivePositionUnknown.
     """
     unknown = {place: span for place, span in there.items() if place not in known}
     nothing = {place: Sent(span.start) for place, span in unknown.items()}
