@@ -52,9 +52,9 @@ class Reject(Exception):
         self.reason = text_of(reason)
 
 
-def text_of(said: object) -> str:
+def text_of(reason: object) -> str:
     """Returns the text of a reason or of an exception, even if its `__str__` raises."""
     try:
-        return str(said)
+        return str(reason)
     except FAILURES as e:
         return f"its text can't be had, because __str__ raised {type(e).__name__}"

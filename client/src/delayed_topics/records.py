@@ -1,4 +1,4 @@
-"""Iterates over the records of a ready topic, and settles their outcomes meanwhile."""
+"""Iterates over the records of a ready topic, and settles the outcomes of those that are done."""
 
 import logging
 import time

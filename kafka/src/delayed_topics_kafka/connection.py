@@ -1,4 +1,4 @@
-"""How to reach one Kafka cluster, and the two formats of that: the files of a mounted Secret, and librdkafka properties."""
+"""The settings with which clients reach one Kafka cluster, and their two formats: files of a mounted Secret, and librdkafka properties."""
 
 import ssl
 from collections.abc import Mapping
