@@ -93,7 +93,7 @@ def window(spark: SparkSession, broker: Broker) -> tuple[AuditWindow, Connection
     made = Made(spark=spark, records=1200)
     connection = Connection(bootstrap_servers=broker.bootstrap)
     written = Written.of(made, connection, f"on-s3-{uuid.uuid4().hex[:8]}")
-    written.write(front=made.front(), delays=made.delays(), ready=made.ready(), dead=made.dead_letters())
+    written.write()
     return written.freeze(max_lateness_ms=3_600_000), connection
 
 

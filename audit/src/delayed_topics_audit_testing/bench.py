@@ -41,7 +41,7 @@ def measure(
     to `report`."""
     made = Made(spark=spark, records=records, delays_ms=DELAYS_MS)
     written = Written.of(made, connection, f"bench-{uuid.uuid4().hex[:8]}")
-    written.write(front=made.front(), delays=made.delays(), ready=made.ready(), dead=made.dead_letters())
+    written.write()
     window = written.freeze(max_lateness_ms=HOUR_MS)
     say(f"{records:,} records are in Kafka, {_rows(window):,} with all copies")
     figures = [_audit(spark, connection, window, records, say, report), _reading(spark, connection, window, records)]

@@ -28,7 +28,10 @@ TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """A flawless window. `pending` is the number of places at the end of each partition that are above the commit and have no outcome."""
+    """A flawless window. `pending` is the number of places at the end of each partition that are above the commit and have no outcome.
+
+    `appended`: partition, offset and appended_ms of each record of the front topic, where a broker decides that; None: as made.
+    """
 
     spark: SparkSession
     records: int
@@ -37,6 +40,7 @@ class Made:
     value_bytes: int = 100
     late_ms: int = LATE_MS
     pending: int = 5
+    appended: DataFrame | None = None
 
     def __post_init__(self) -> None:
         if self.records % (self.partitions * len(self.delays_ms)):
@@ -101,9 +105,14 @@ class Made:
             sf.when(dead, CAP + 1).when(by_level, 0).otherwise(kind).alias("attempt"),
             by_level.alias("by_level"),
             came_ms.alias("came_ms"),
-            (came_ms + delay_ms).alias("due_ms"),
+            delay_ms.alias("delay_ms"),
             lane_offset.alias("lane_offset"),
         )
+        if self.appended is None:
+            made = made.withColumn("appended_ms", sf.col("came_ms"))
+        else:
+            made = made.join(self.appended, ["partition", "offset"])
+        made = made.withColumn("due_ms", sf.col("appended_ms") + sf.col("delay_ms"))
         return made.withColumn("value", sf.rpad(i.cast("string"), self.value_bytes, ".").cast("binary"))
 
     def front(self) -> DataFrame:
@@ -125,14 +134,16 @@ class Made:
             _due(),
             _hop_count(),
         ]
-        return self._rows(hopped, sf.col("kind"), sf.col("lane_offset"), sf.col("came_ms") + 1, headers)
+        return self._rows(hopped, sf.col("kind"), sf.col("lane_offset"), sf.col("appended_ms") + 1, headers)
 
     def ready(self) -> DataFrame:
         """The rows of the ready topic. Their offsets have gaps, such as transactions leave."""
         committed = sf.get(sf.array(*map(sf.lit, self.bounds.delays_committed)), sf.col("kind"))
         released = self.all.where(~sf.col("dead") & self._settled() & (~_hops() | (sf.col("lane_offset") < committed)))
         at_ms = sf.col("due_ms") + self.late_ms
-        offset = (at_ms - BEGAN_MS) * READY_PER_MS + sf.col("kind") * PER_MS + sf.col("id") % PER_MS
+        # the order within a millisecond; a broker appends any number of records in one, and these are written in the order of their ids
+        within = sf.col("kind") * PER_MS + sf.col("id") % PER_MS if self.appended is None else sf.lit(0)
+        offset = (at_ms - BEGAN_MS) * READY_PER_MS + within
         origin = [
             _when(~_hops(), *_origin_headers(sf.lit("f"), "partition", "offset")),
             _when(_hops(), *_origin_headers(sf.lit("d"), "kind", "lane_offset")),

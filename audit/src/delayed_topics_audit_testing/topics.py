@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from delayed_topics_audit.sources import java_client
+from delayed_topics_audit.sources import java_client, read
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.names import TopicNames
@@ -12,13 +12,14 @@ from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 
 from delayed_topics_audit_testing.made import Made
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """Topics that hold a Made window, perhaps with mutations. Append times are the broker's, so all releases are late."""
+    """Topics that hold a Made window. Append times are the broker's, so all releases are late."""
 
     made: Made
     names: TopicNames
@@ -38,22 +39,27 @@ class Written:
         ids = {name: info.id for name, info in created.items() if isinstance(info, TopicInfo)}
         return cls(made=made, names=names, connection=connection, ids=ids)
 
-    def write(self, *, front: DataFrame, delays: DataFrame, ready: DataFrame, dead: DataFrame) -> None:
-        """Writes the topics one after the other, so that no record comes out before it came in."""
-        every = {
-            self.names.front: front,
-            self.names.delays: delays,
-            self.names.ready: ready,
-            self.names.dead_letter: dead,
-        }
+    def write(self) -> None:
+        """Writes the topics one after the other, so that no record comes out before it came in. The due times of the copies follow from
+        the append times of the records, which only the broker knows."""
+        made, names = self.made, self.names
+        self._write(names.front, made.front())
+        ends = [made.per_partition] * made.partitions
+        rows = read(made.spark, self.connection, names.front, [0] * made.partitions, ends)
+        appended = rows.select("partition", "offset", sf.unix_millis("timestamp").alias("appended_ms"))
+        copies = replace(made, appended=appended)
+        self._write(names.delays, copies.delays())
+        self._write(names.ready, copies.ready())
+        self._write(names.dead_letter, copies.dead_letters())
+
+    def _write(self, topic: str, rows: DataFrame) -> None:
         options = {f"kafka.{name}": value for name, value in java_client(self.connection).items()}
-        for topic, rows in every.items():
-            # A task writes whole partitions in order, so that each record gets the offset that it should have.
-            ordered = rows.repartition(self.made.partitions, "partition").sortWithinPartitions("partition", "offset")
-            columns = ordered.select("key", "value", "headers", "partition")
-            columns.write.format("kafka").options(**options).option("topic", topic).option(
-                "kafka.compression.type", "lz4"
-            ).option("kafka.linger.ms", "20").option("kafka.batch.size", "262144").save()
+        # A task writes whole partitions in order, so that each record gets the offset that it should have.
+        ordered = rows.repartition(self.made.partitions, "partition").sortWithinPartitions("partition", "offset", "id")
+        columns = ordered.select("key", "value", "headers", "partition")
+        columns.write.format("kafka").options(**options).option("topic", topic).option(
+            "kafka.compression.type", "lz4"
+        ).option("kafka.linger.ms", "20").option("kafka.batch.size", "262144").save()
 
     def freeze(self, *, max_lateness_ms: int) -> AuditWindow:
         made, names = self.made, self.names
