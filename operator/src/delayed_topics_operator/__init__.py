@@ -1,5 +1,5 @@
-"""The operator: it makes of each DelayedTopic its Kafka topics and the pods that move records between them.
+"""The operator: it creates the Kafka topics of each DelayedTopic, and the worker pods that move records between them.
 
-A pass observes, reconciles without a call or a clock, and executes. kopf receives events and wakes; it decides nothing.
-No record of a delayed topic is read or written here, and what the fields of a resource may be belongs to `delayed_topics_crds`.
+Each pass observes the state, decides what to do without making calls or reading a clock, and then acts. kopf receives events and only wakes
+queues. The operator reads and writes no record of a delayed topic. `delayed_topics_crds` defines the fields of resources.
 """

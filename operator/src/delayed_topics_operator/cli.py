@@ -32,13 +32,14 @@ log = logging.getLogger(__name__)
 
 API_SERVER_WAIT_SECONDS = 2.0
 DEFAULT_CONNECTION_SECONDS = 10.0
-"""For so long nothing else begins until the default connection was applied, so that no resource misses it. A webhook that is down refuses
-it for longer, and all other connections are served meanwhile."""
+"""How long the start waits until the default connection is applied, so that no resource finds it missing. If a webhook that is down refuses
+it for longer, all other connections are served in the meantime."""
 GARBAGE_OBJECTS = 50_000
-"""New objects after which Python looks for cycles among them."""
+"""The number of new objects after which Python's garbage collector looks for cycles."""
 JSON_LEVELS = 10_000
-"""That the API server takes, as in `metadata.managedFields`, which anybody may write who may write the object. Python reads a thousand
-only, and one such object would keep the operator from reading all others of its kind. So many take 2 MB of a stack."""
+"""Levels of nesting that the API server accepts in an object, for example in `metadata.managedFields`, which anyone may write who may write
+the object. By default Python parses only a thousand, and one such object would keep the operator from reading all others of its kind.
+Parsing this many levels takes 2 MB of stack."""
 T = TypeVar("T")
 
 
@@ -191,7 +192,7 @@ def main() -> None:
 def run(log_level: str, default_connection: Path | None, **options: Any) -> None:
     """Run the operator until SIGTERM."""
     logging.basicConfig(level=log_level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("kopf").setLevel("CRITICAL")  # what ends a watch is logged by ours
+    logging.getLogger("kopf").setLevel("CRITICAL")  # engine/watch.py logs why a watch ended
     manifest = yaml.safe_load(default_connection.read_text()) if default_connection else None
     _collect_less_often()
     sys.setrecursionlimit(2 * JSON_LEVELS)
@@ -199,10 +200,13 @@ def run(log_level: str, default_connection: Path | None, **options: Any) -> None
 
 
 def _collect_less_often() -> None:
-    """The operator holds many objects and makes few cycles. With Python's own thresholds, each long list that the API server answers
-    sets off collections that go through all of them."""
+    """Makes Python's garbage collector run less often.
+
+    The operator holds many objects and creates few cycles. With Python's default thresholds, each long list from the API server would
+    trigger collections that scan all objects.
+    """
     gc.collect()
-    gc.freeze()  # what is imported stays
+    gc.freeze()  # imported modules stay for the life of the process
     gc.set_threshold(GARBAGE_OBJECTS, 20, 20)
 
 
@@ -211,7 +215,7 @@ async def _run(settings: Settings, default_connection: dict[str, Any] | None) ->
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     leadership = Leadership()
-    # Two sets of connections: the lease is renewed whatever all else waits for.
+    # The elector has connections of its own, so that it can renew the lease while all other calls wait.
     kube, electing = await Kube.connect(before_writing=leadership.check), await Kube.connect()
     candidate = Candidate(settings.identity, Times(duration_seconds=settings.lease_seconds))
     elector = Elector(electing, namespace=settings.namespace, candidate=candidate, leadership=leadership)
@@ -238,7 +242,7 @@ async def _run(settings: Settings, default_connection: dict[str, Any] | None) ->
 async def _serve(
     settings: Settings, kube: Kube, elector: Elector, leadership: Leadership, default_connection: dict[str, Any] | None
 ) -> None:
-    """Until cancelled."""
+    """Serves /livez, /readyz and /metrics, waits for the lease, and then reconciles until it is cancelled."""
     health = Health(elector)
     http = await serve(health, port=settings.http_port)
     try:
@@ -246,7 +250,7 @@ async def _serve(
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(elector.hold())
             tasks.create_task(_reconcile(settings, kube, health, leadership, default_connection))
-    except* LeadershipLost:  # of a call that nobody else answers for
+    except* LeadershipLost:  # from a call whose caller does not handle it
         leadership.end("the lease could not be renewed in time")
     finally:
         await http.cleanup()
@@ -255,7 +259,7 @@ async def _serve(
 async def _reconcile(
     settings: Settings, kube: Kube, health: Health, leadership: Leadership, default_connection: dict[str, Any] | None
 ) -> None:
-    """Until cancelled."""
+    """Applies the default connection, if there is one, and runs watches and controllers until it is cancelled."""
     runtime = Runtime(settings=settings, kube=kube, cluster=await _cluster_uid(kube), leadership=leadership)
     health.runtime = runtime
     async with asyncio.TaskGroup() as tasks:
@@ -272,13 +276,13 @@ async def _reconcile(
 
 
 async def _cluster_uid(kube: Kube) -> str:
-    """Tells this Kubernetes cluster from others that use the same Kafka."""
+    """Returns the UID that distinguishes this Kubernetes cluster from others that use the same Kafka."""
     namespace = await _until_done(lambda: kube.get("Namespace", None, "kube-system"))
     return str(namespace["metadata"]["uid"])
 
 
 async def _until_done(call: Callable[[], Awaitable[T]]) -> T:
-    """At the start the API server, or the definitions of our resources, may not be there yet."""
+    """Repeats the call until it succeeds. When the operator starts, the API server or the CRDs may not be available yet."""
     while True:
         try:
             return await call()

@@ -1,23 +1,23 @@
 """What can go wrong in the operator. Each error's message says what is wrong, where, and what to do.
-`reason_of` tells the reason of a condition that it stands for.
+`reason_of` returns the condition reason for an error.
 
 DelayedTopicsError (core)
 └── OperatorError
-    ├── SpecInvalid             a manifest that the API server took and that can't be followed
-    ├── ConnectionUnusable      the connection of a resource can't be used now; `reason` is the condition's
-    ├── NotYet                  an action has to wait for something; it is tried again soon and nothing is wrong
-    │   └── ConnectionNotChecked           nobody has looked at the connection as it is now; who waits is woken when it was
+    ├── SpecInvalid             a manifest that the API server accepted, but that can't be carried out
+    ├── ConnectionUnusable      the connection of a resource can't be used now; `reason` is the reason of the condition
+    ├── NotYet                  an action has to wait for something; nothing is wrong, and the operator tries again soon
+    │   └── ConnectionNotChecked           the connection was not checked in its present state yet; after the check, its users are woken
     ├── LeadershipLost              another operator of this installation may act now, so this one must not
     └── KubeError
         ├── KubeUnreachable     no answer, or the API server can't serve now; the same call may succeed later
-        └── KubeRefused         the API server answered no; `status` is the HTTP status
+        └── KubeRefused         the API server refused the call; `status` is the HTTP status
             ├── Forbidden       a right is missing, a policy refuses it, or the namespace is being deleted
             │   ├── QuotaExceeded
-            │   └── Denied          by a policy of the cluster, which says why
+            │   └── Denied          by an admission webhook, which says why
             ├── NotFound
-            ├── Conflict        somebody else changed the object meanwhile
-            ├── Expired         the API server keeps the state that was asked for no longer
-            └── Invalid         the object breaks a rule, or changes what can't be changed
+            ├── Conflict        someone else changed the object in the meantime
+            ├── Expired         the API server no longer has the requested resource version
+            └── Invalid         the object breaks a validation rule, or changes an immutable field
 """
 
 import re
@@ -27,7 +27,7 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, RegistryLost, RegistryTooLarge, TokenMissing
 
 _OF_QUOTA = re.compile(r"(exceeded|failed) quota: ")
-"""What the admission of quotas says; it has no status of its own."""
+"""In the messages of the ResourceQuota admission plugin, which has no HTTP status of its own."""
 SPEC_CODES = frozenset(
     {
         "INVALID_PARTITIONS",
@@ -37,7 +37,7 @@ SPEC_CODES = frozenset(
         "POLICY_VIOLATION",
     }
 )
-"""What Kafka says to numbers and names that it does not take."""
+"""Kafka's error codes for numbers and names that it does not accept."""
 
 
 class OperatorError(DelayedTopicsError):
@@ -57,7 +57,7 @@ class ConnectionUnusable(OperatorError):
 
 
 class NotYet(OperatorError):
-    """To be tried again soon."""
+    """The operator tries again soon."""
 
 
 class ConnectionNotChecked(NotYet):
@@ -73,7 +73,7 @@ class KubeError(OperatorError):
 
 
 class KubeUnreachable(KubeError):
-    """Nothing is known about the outcome. `retry_after_seconds`: what the API server asked for, if it did."""
+    """The outcome of the call is unknown. `retry_after_seconds`: the delay that the API server requested, or None."""
 
     def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
@@ -97,7 +97,7 @@ class QuotaExceeded(Forbidden):
 
 
 class Denied(Forbidden):
-    """An admission webhook said no, with 403 or a status of its own."""
+    """An admission webhook refused the object, with 403 or a status of its own."""
 
 
 class NotFound(KubeRefused):
@@ -117,12 +117,12 @@ class Invalid(KubeRefused):
 
 
 def of_quota(message: str) -> bool:
-    """Whether a ResourceQuota is what refused."""
+    """Whether this is the message of a ResourceQuota."""
     return _OF_QUOTA.search(message) is not None
 
 
 def reason_of(error: DelayedTopicsError) -> Reason:
-    """The reason of a condition that this error stands for."""
+    """Returns the condition reason for this error."""
     match error:
         case Invalid() | SpecInvalid():
             return Reason.SPEC_INVALID
@@ -145,5 +145,5 @@ def reason_of(error: DelayedTopicsError) -> Reason:
 
 
 def is_of_one_resource(error: DelayedTopicsError) -> bool:
-    """Whether it is about what a resource asks for. Whoever owns it can do something about that, and the operator does its work."""
+    """Whether the cause is what one resource requests. Its owner can correct that, and the operator works as it should."""
     return isinstance(error, Denied) or reason_of(error) in (Reason.SPEC_INVALID, Reason.QUOTA_EXCEEDED)

@@ -10,8 +10,8 @@ from delayed_topics_operator.engine.lease import Elector
 from delayed_topics_operator.runtime import Runtime
 
 STUCK_SECONDS = 60.0
-"""Runners look for work every second. That a pass takes long, or waits for its slot, is a Kafka's or the API server's doing, and a
-restart would not end it."""
+"""A runner that has not looked for work for this long is stuck; runners look every second. A pass that takes long, or waits for its slot,
+does not count: Kafka or the API server is the cause, and a restart would not help."""
 
 
 @dataclass
@@ -23,11 +23,11 @@ class Health:
 
 
 async def serve(health: Health, *, port: int) -> web.AppRunner:
-    """Returns when it listens; `cleanup()` ends it.
+    """Starts the server and returns when it listens; `cleanup()` stops it.
 
-    An operator that waits for another one's lease is ready. The chart ends the old pod before it starts the new one, but a rolling
-    update of somebody's own ends it only when the new one is ready, and would wait for ever. One that waits for the API server is
-    alive: a new start would not help it.
+    An operator that waits for the lease of another one is ready. The chart ends the old pod before it starts the new one, but someone's own
+    Deployment with a rolling update ends the old pod only when the new one is ready, and would otherwise wait forever. An operator that
+    waits for the API server is alive, because a restart would not help.
     """
 
     async def livez(_: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
-"""What is left of resources that are gone: somebody took the finalizer away, and with it what would have removed the rest.
+"""Removes what is left of deleted resources whose finalizer somebody removed, so that the operator could not clean up.
 
-In a tenant's own namespace all that is made belongs to the resource, and Kubernetes removes it. In those of the operator and of audits
-nothing can belong to a resource of another namespace.
+In a tenant's own namespace, the resource owns all objects that are made for it, and Kubernetes removes them. Objects in the namespaces of
+the operator and of audits can't be owned by a resource in another namespace.
 """
 
 import logging
@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Orphans:
-    """All that was made in namespace `home` for `owner`, which is gone. `objects`: kind and name, in the order in which they are removed.
-    Secrets can't be listed, so they go before the last one that can be."""
+    """The objects that were made in namespace `home` for `owner`, which is gone. `objects`: kind and name, in the order in which they are
+    removed. The operator can't list Secrets, so a Secret is removed before the last object that can be listed."""
 
     owner: Key
     home: str
@@ -46,7 +46,7 @@ class Sweeper:
         self._since: dict[Orphans, float] = {}
 
     async def sweep(self) -> None:
-        """Removes objects that have been without their resource for long enough. Is called right after everything was listed. Objects that
+        """Removes objects whose resource has been gone for long enough. Must be called right after everything was listed. Objects that
         can't be removed are tried again the next time."""
         try:
             found = {*self._of_topics(), *await self._of_audits()}
@@ -77,14 +77,14 @@ class Sweeper:
         for kind in WATCHED:
             for live in self._context.store.all(kind):
                 if live["metadata"]["namespace"] != home or CONNECTION_LABEL in (live["metadata"].get("labels") or {}):
-                    continue  # what belongs to a connection, Kubernetes removes with that
+                    continue  # Kubernetes removes the objects of a connection with the connection
                 base = base_name(kind, live["metadata"]["name"])
                 if base not in known:
                     yield Orphans(_owner("DelayedTopic", live), home, child_names(base))
 
     async def _of_audits(self) -> list[Orphans]:
-        """A Job with a time to live has had its verdict read; it goes by itself, and its window with it. An audit that has its verdict and
-        no finalizer any more has nothing. Raises KubeError."""
+        """Returns what is left of deleted audits. If a Job has a time to live, its verdict was read, and Kubernetes removes the Job and its
+        window. An audit that has its verdict and no finalizer counts as deleted. Raises KubeError."""
         home, labels = self._context.settings.audit_namespace, audits.SELECTOR_LABELS
         metas = (audit["metadata"] for audit in self._context.store.all("DelayedTopicAudit") if not _is_over(audit))
         known = {audits.job_name(meta["name"], meta["uid"]) for meta in metas}
@@ -126,14 +126,14 @@ def _owner(kind: str, child: Manifest) -> Key:
 
 
 def _removable(found: Manifest) -> bool:
-    """One that is going already is left to go."""
+    """Whether the operator made the object, and nobody is deleting it already."""
     meta = found["metadata"]
     ours = (meta.get("labels") or {}).get("app.kubernetes.io/managed-by") == MANAGED_BY
     return ours and "deletionTimestamp" not in meta
 
 
 def _gone(owner: Key) -> Manifest:
-    """What an Event can be about; nobody knows its uid any more."""
+    """Returns what an Event about the deleted resource refers to. The UID is no longer known."""
     return {
         "apiVersion": API_VERSION,
         "kind": owner.kind,

@@ -1,4 +1,4 @@
-"""Puts the parts together and lets them run: watches wake queues, queues run controllers, a resync compares everything."""
+"""Wires the parts together and runs them: watches wake queues, queues run controllers, and a periodic resync compares everything."""
 
 import asyncio
 import logging
@@ -43,13 +43,13 @@ from delayed_topics_operator.workers.observe import WATCHED
 log = logging.getLogger(__name__)
 
 CLUSTER_WIDE = ("Namespace", *KINDS)
-"""Kinds that are followed in all namespaces."""
+"""Kinds that are watched in all namespaces."""
 AUDIT_PASSES = 8
-"""Audits that are looked at at once, for each connection."""
+"""Passes over audits at the same time, for each connection."""
 
 
 class Runtime:
-    """Everything that one operator process has. `run` ends only by being cancelled."""
+    """All parts of one operator process. `run` ends only when it is cancelled."""
 
     def __init__(self, *, settings: Settings, kube: Kube, cluster: str, leadership: Leadership) -> None:
         self.settings = settings
@@ -68,10 +68,10 @@ class Runtime:
         )
         self._sweeper = Sweeper(context)
         self.synced = asyncio.Event()
-        """Set when everything was listed once."""
+        """Set when everything has been listed once."""
         self.follow: Callable[[Collection[str]], None] = lambda _: None
-        """Called with all namespaces in which the objects of workers are to be watched, whenever they may be others."""
-        self._sooner = asyncio.Event()
+        """Called with all namespaces in which worker objects are to be watched, whenever these namespaces may have changed."""
+        self._resync_requested = asyncio.Event()
         usage = Usage(context, changed=self.wake)
         self.connections = Connections(
             context,
@@ -89,14 +89,14 @@ class Runtime:
             "DelayedTopic": self._runner(topics, lane_of=self._lane_of_topic, lane_slots=settings.passes_at_once),
             "DelayedTopicAudit": self._runner(audits, lane_of=self._lane_of_audit, lane_slots=AUDIT_PASSES),
         }
-        """By kind, in the order in which they are listed. Lanes are connections."""
+        """By kind, in the order in which a resync lists the kinds. The lanes of their queues are connections."""
         assert self.runners.keys() == KINDS.keys(), "each kind has its controller"
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until it is cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._resync_for_ever())
+                tasks.create_task(self._resync_forever())
                 await self.synced.wait()
                 for runner in set(self.runners.values()):
                     tasks.create_task(runner.run())
@@ -104,17 +104,17 @@ class Runtime:
             await self.connections.close()
 
     def seen(self, event: str | None, manifest: Manifest) -> None:
-        """A watch told of an object. Whoever may care is woken; nothing is decided here."""
+        """Handles an event of a watch: wakes every resource that the object may concern, and decides nothing."""
         if event == "DELETED":
             self.store.gone(manifest)
             if manifest["kind"] == "DelayedTopic":
-                self.wake(connection_of(manifest))  # it may be waiting for its last user to go
+                self.wake(connection_of(manifest))  # its deletion may be waiting for its last user
         elif not self.store.put(manifest) and event != "ADDED":
-            return  # of what the operator itself has made (an audit of a schedule) the answer may have come before the watch
+            return  # an ADDED counts even if the object is known: the operator may have created it, and known it before the watch did
         for key in self._concerned(manifest):
             self.wake(key)
         if manifest["kind"] == "Namespace" and self.tenants.asked_for() != self.tenants.entered:
-            self._sooner.set()
+            self._resync_requested.set()
 
     def wake(self, key: Key) -> None:
         runner = self.runners.get(key.kind)
@@ -126,7 +126,7 @@ class Runtime:
         return Runner(controller, lane_of=lane_of, lane_slots=lane_slots, interval_seconds=interval)
 
     def _lane_of_topic(self, topic: Key) -> Key:
-        """Its connection: a Kafka that does not answer takes the slots of its own resources only."""
+        """Returns the connection of the topic, so that a Kafka that does not answer takes only the slots of its own resources."""
         manifest = self.store.get(*topic)
         return connection_of(manifest) if manifest is not None else topic
 
@@ -146,7 +146,7 @@ class Runtime:
             yield from self._owner(meta["namespace"], meta.get("labels") or {})
 
     def _owner(self, home: str, labels: dict[str, str]) -> Iterable[Key]:
-        """Of a child. A label has a long name cut."""
+        """Yields the resources that the labels of a child may mean. A label has a long name in shortened form."""
         kind = labels.get(CONNECTION_KIND_LABEL)
         if kind in CONNECTION_KINDS:
             namespace = home if kind == "KafkaConnection" else ""
@@ -171,7 +171,7 @@ class Runtime:
             for key in self._keys("DelayedTopic", _front_topics, (connection, topic)):
                 self.wake(key)
 
-    async def _resync_for_ever(self) -> None:
+    async def _resync_forever(self) -> None:
         while True:
             complete = False
             try:
@@ -182,19 +182,19 @@ class Runtime:
                 self._count()
             except LeadershipLost:
                 raise  # ends this process
-            except Exception:  # a defect that one object brings out must not stop what is done for all others
+            except Exception:  # a bug that one object triggers must not stop the resync of all others
                 log.exception("the resync ended with an unexpected error. The operator tries again")
             seconds = self.settings.resync_seconds if complete else min(5.0, self.settings.resync_seconds)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._sooner.wait(), seconds)
+                await asyncio.wait_for(self._resync_requested.wait(), seconds)
 
     async def resync(self) -> bool:
-        """Lists everything again, and wakes whoever has news: watches go silent and miss deletions.
+        """Lists everything again and wakes the resources that have changed, because watches can go silent and miss deletions.
 
-        Returns whether all that the operator itself needs was listed; a tenant's namespace that is gone, or lets it in no
-        longer, is the tenant's matter.
+        Returns whether everything was listed that the operator itself needs. A failure in a tenant's namespace does not count, because the
+        namespace may be gone, or no longer admit the operator.
         """
-        self._sooner.clear()
+        self._resync_requested.clear()
         complete = all([await self._listed(kind, None, "") for kind in ("Namespace", *self.runners)])
         tenants = self.tenants.asked_for()
         for kind in WATCHED:
@@ -205,7 +205,7 @@ class Runtime:
         return complete
 
     def _enter(self, tenants: frozenset[str]) -> None:
-        """What has been listed of them is known; what is of others is of no concern any more."""
+        """Admits these tenants, whose objects have been listed, and forgets the objects in namespaces of former tenants."""
         for namespace in self.tenants.enter(tenants):
             if not self.tenants.may_use(namespace):
                 for kind in WATCHED:
@@ -248,7 +248,7 @@ class Runtime:
         last_audits.expose(self.store, filter(self._is_served, self.store.all("DelayedTopic")))
 
     def _is_served(self, manifest: Manifest) -> bool:
-        """Whether it is served from here: another installation counts what is its own."""
+        """Whether this installation serves the resource. Other installations count theirs."""
         kind, meta = manifest["kind"], manifest["metadata"]
         key = Key(kind, meta.get("namespace", ""), meta["name"])
         connection = self.runners[kind].queue.lane_of(key)
@@ -256,7 +256,7 @@ class Runtime:
 
 
 def _expose(meta: Manifest, c: Manifest) -> None:
-    """A condition of a DelayedTopic that has an alert."""
+    """Sets the gauges for conditions of a DelayedTopic that have an alert."""
     if c["type"] == Condition.READY and c["status"] != "True":
         metrics.NOT_READY.labels(meta["namespace"], meta["name"], c["reason"]).set(1)
     if c["type"] == Condition.DELIVERY_VERIFIED and c["status"] == "False":

@@ -1,4 +1,4 @@
-"""What the controllers of all kinds run on: the queue, what the API server told of last, who may act, and the execution of plans.
+"""What all controllers run on: the work queue, the store of objects, the watches, the lease, and the execution of plans.
 
-It knows of no controller, and decides about no resource. What it calls is in `gateways`.
+Nothing here depends on a controller or decides about a resource. All calls go through `gateways`.
 """

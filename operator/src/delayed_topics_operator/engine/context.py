@@ -1,4 +1,4 @@
-"""What all controllers of an operator are given."""
+"""What all controllers of an operator share."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
-"""Runs the passes of one kind: many at once, one at a time for each resource, failures put off longer and longer.
+"""Runs the passes of one controller: many at the same time, one at a time for each resource, with growing delays after failures.
 
-Slots are those of lanes, so that passes which wait for one Kafka hold up none that wait for another.
+Each lane has slots of its own, so that passes that wait for one Kafka do not hold up passes for another.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from delayed_topics_operator.values.key import Key
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 1.0
-"""A runner says that it lives at least so often."""
+"""The longest time between two heartbeats of a runner."""
 
 
 class Controller(Protocol):
-    """`kind`: of the resources that it is for, as metrics name it."""
+    """`kind`: the kind of its resources, as metrics name it."""
 
     kind: str
 
     async def reconcile(self, key: Key) -> float | None:
-        """One pass. Returns in how many seconds to look again at the latest; None: the resource is gone.
+        """Runs one pass. Returns in how many seconds the next one is due at the latest; None: the resource is gone.
 
-        Raises OperatorError or KafkaCallError to be tried again later.
+        Raises OperatorError or KafkaCallError if the pass is to be tried again later.
         """
 
 
@@ -48,7 +48,7 @@ class Runner:
         self._beat_at: float | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs passes until it is cancelled."""
         async with asyncio.TaskGroup() as passes:
             while True:
                 self._beat_at = time.monotonic()
@@ -57,7 +57,7 @@ class Runner:
                     passes.create_task(self._pass(key), name=str(key))
 
     def silent_seconds(self) -> float:
-        """Since it last looked for a pass to begin; it does so every second, whatever its passes wait for."""
+        """Returns the time since the runner last looked for a pass to begin. It looks every second, whatever its passes wait for."""
         return time.monotonic() - self._beat_at if self._beat_at is not None else 0.0
 
     async def _next(self) -> Key | None:
@@ -77,7 +77,7 @@ class Runner:
             log.warning("%s: %s", key, e)
             asked = e.retry_after_seconds if isinstance(e, KubeUnreachable) else None
             self.queue.failed(key, at_least_seconds=asked or 0.0)
-        except Exception:  # a defect in one resource's pass must not stop the others
+        except Exception:  # a bug in the pass of one resource must not stop the others
             outcome = "crashed"
             log.exception("%s: the pass ended with an unexpected error. The operator tries again", key)
             self.queue.failed(key)

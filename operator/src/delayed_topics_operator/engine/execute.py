@@ -1,4 +1,4 @@
-"""Walks a plan: one action after the other, each idempotent, so that being stopped between any two does no harm."""
+"""Executes plans: one action after the other. Each is idempotent, so it does no harm if the operator stops between any two."""
 
 import logging
 import time
@@ -53,7 +53,7 @@ from delayed_topics_operator.values.plan import (
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 180.0
-"""A rollout that gets no further for that long makes room for others."""
+"""A rollout without progress for this long makes room for others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,20 +66,20 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Owned:
-    """A delayed topic, and whose it is."""
+    """A delayed topic and its owner."""
 
     topic: str
     owner: Owner
 
-    def is_so(self, registry: RegistryState) -> bool:
+    def is_current(self, registry: RegistryState) -> bool:
         holder = registry.holder(self.topic)
         return holder is not None and holder.owner == self.owner
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """`done`: actions that were executed. `changed`: whether anything is other than before by them, as far as that is known. `failures`: at
-    most one at Kafka and one at Kubernetes."""
+    """`done`: the number of actions that were executed. `changed`: whether they changed anything, as far as that is known. `failures`: at
+    most one at Kafka and one in Kubernetes."""
 
     done: int
     changed: bool = False
@@ -110,10 +110,10 @@ class Executor:
     async def execute(
         self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None, owned: Owned | None = None
     ) -> Outcome:
-        """Executes the actions in order. `owned`: the topics that something is done with, for as long as they have that owner.
+        """Executes the actions in order. `owned`: the delayed topic that the actions at Kafka change, if it still has this owner.
 
         After a failure at Kafka the actions in Kubernetes still go on, and the other way round. They don't depend on each other within one
-        plan. The only exception is that no finalizer is added or removed after a failure.
+        plan. But no finalizer is added or removed after a failure, and nothing more is done if a finalizer can't be added.
         """
         done, any_changed, failures = 0, False, dict[bool, Failure]()
         for action in actions:
@@ -122,7 +122,7 @@ class Executor:
                 continue
             name = type(action).__name__
             try:
-                changed = await self._one(key, action, link, owned)
+                changed = await self._execute_one(key, action, link, owned)
             except (KafkaCallError, KubeError, NotYet) as e:
                 metrics.ACTIONS.labels(name, "failed").inc()
                 failures[at_kube] = Failure(action=action, error=e)
@@ -133,24 +133,24 @@ class Executor:
             metrics.ACTIONS.labels(name, "done").inc()
             if changed:
                 any_changed = True
-                await self._tell(key, action)
+                await self._report(key, action)
         return Outcome(done=done, changed=any_changed, failures=tuple(failures.values()))
 
     def unmarked(self, key: Key) -> Mapping[str, str]:
-        """The ids of topics that were made for this resource without a mark, by name. The registry may not have them yet."""
+        """Returns the ids of topics that were made for this resource without a mark, by name. The registry may not have them yet."""
         return self._unmarked.get(key, {})
 
     def forget(self, key: Key) -> None:
-        """The resource is gone."""
+        """Forgets a resource that is gone."""
         self._unmarked.pop(key, None)
 
     def may_roll(self, namespace: str, name: str) -> bool:
-        """Whether few enough others are rolling their pods."""
+        """Whether few enough other StatefulSets are rolling their pods."""
         others = (self._rolling() | self._about_to_roll) - {(namespace, name)}
         return len(others) < self._rolling_at_once
 
     def _rolling(self) -> set[tuple[str, str]]:
-        """Without those that are stuck: an image that can't be pulled must not stop everybody else."""
+        """Returns the StatefulSets that are rolling, without stuck ones: an image that can't be pulled must not stop all others."""
         now, before = self._clock(), self._progress
         self._progress = {}
         for name, progress in rolling(self._store).items():
@@ -158,14 +158,14 @@ class Executor:
             self._progress[name] = (progress, now) if progress > furthest else (furthest, since)
         return {name for name, (_, since) in self._progress.items() if now - since < STUCK_SECONDS}
 
-    async def _tell(self, key: Key, action: Action) -> None:
+    async def _report(self, key: Key, action: Action) -> None:
         log.info("%s: %s", key, in_words(action))
-        said, resource = notice(action), self._store.get(*key)
-        if said is not None and resource is not None:
-            await self._recorder.record(resource, said)
+        event, resource = notice(action), self._store.get(*key)
+        if event is not None and resource is not None:
+            await self._recorder.record(resource, event)
 
-    async def _one(self, key: Key, action: Action, link: KafkaLink | None, owned: Owned | None) -> bool:
-        """Whether it changed anything."""
+    async def _execute_one(self, key: Key, action: Action, link: KafkaLink | None, owned: Owned | None) -> bool:
+        """Executes an action and returns whether it changed anything."""
         match action:
             case AddFinalizer():
                 await set_finalizer(
@@ -182,17 +182,17 @@ class Executor:
                 await self._delete(action)
             case _:
                 assert link is not None, f"{action} needs Kafka"
-                if owned is not None and not _about_claims(action) and not owned.is_so(await link.registry()):
+                if owned is not None and not _about_claims(action) and not owned.is_current(await link.registry()):
                     raise NotYet(f"another resource took over the topics of {key} meanwhile")
                 await _at_kafka(action, link, self._unmarked[key])
         return True
 
     async def _apply(self, action: ApplyChild) -> bool:
-        """Whether it changed anything. It does not if a webhook of the cluster puts back what there was."""
+        """Applies the manifest and returns whether this changed anything. It does not if a webhook of the cluster reverts the change."""
         meta = action.manifest["metadata"]
         name = (meta["namespace"], meta["name"])
         if action.change == "created" and await refresh(self._kube, self._store, action.kind, *name) is not None:
-            # the next pass finds out whether it is the operator's
+            # the next pass finds out whether it belongs to the operator
             raise NotYet(f"{action.kind} {meta['name']} already exists")
         if action.rolls:
             if not self.may_roll(*name):
@@ -213,7 +213,7 @@ class Executor:
 
 
 def made(outcomes: Iterable[TopicInfo | KafkaCallError]) -> Iterator[TopicInfo]:
-    """The topics that there are now."""
+    """Yields the topics that exist now, even if their partitions have no leaders yet."""
     for outcome in outcomes:
         if isinstance(outcome, TopicInfo):
             yield outcome
@@ -245,9 +245,9 @@ KafkaAction = (
 
 
 async def _at_kafka(  # noqa: C901  one case per action
-    action: KafkaAction, link: KafkaLink, unnoted: dict[str, str]
+    action: KafkaAction, link: KafkaLink, unmarked_ids: dict[str, str]
 ) -> None:
-    """`unnoted`: gets the ids of topics that were made without their mark."""
+    """Executes an action at Kafka. Adds the ids of topics that were made without their mark to `unmarked_ids`."""
     match action:
         case WriteRegistry():
             await link.write([action.record])
@@ -256,13 +256,15 @@ async def _at_kafka(  # noqa: C901  one case per action
         case CreateTopics():
             outcomes = await link.create_topics(action.specs)
             unmarked = {info.name: info.id for info in made(outcomes.values()) if MARK_SETTING in info.left_out}
-            if unmarked:  # whatever became of the others, and of the next call: nothing else says whose they are
-                unnoted.update(unmarked)
+            if (
+                unmarked
+            ):  # kept even if the others or the next call failed, because nothing else says whose these topics are
+                unmarked_ids.update(unmarked)
                 await link.write([replace(action.record, ids={**action.record.ids, **unmarked})])
             try:
                 values_of(outcomes)
             except TopicExists as e:
-                # Somebody made it in this moment: the next pass sees that it isn't ours.
+                # Someone has just created it. The next pass sees that it is not the operator's.
                 raise NotYet(str(e)) from e
         case GrowTopic():
             await link.create_partitions(action.topic, action.total)
@@ -270,12 +272,12 @@ async def _at_kafka(  # noqa: C901  one case per action
             try:
                 await link.alter_config(action.topic, action.settings)
             except SettingsRefused as e:
-                raise NotYet(str(e)) from e  # the next pass says which, and goes on without them
+                raise NotYet(str(e)) from e  # the next pass reports the refused settings, and goes on without them
         case CommitOffsets():
             try:
                 await link.commit(action.group, {key: OffsetAndMetadata(at) for key, at in action.offsets.items()})
             except GroupActive as e:
-                raise NotYet(str(e)) from e  # a worker has begun meanwhile, and commits itself
+                raise NotYet(str(e)) from e  # a worker has joined in the meantime, and commits offsets itself
         case DeleteGroup():
             try:
                 await link.delete_group(action.group)
@@ -290,18 +292,18 @@ async def _at_kafka(  # noqa: C901  one case per action
 
 
 Progress = tuple[int, int]
-"""Pods of the new template that there are, and pods that are ready. Less of it is none: pods that come and go, or another edit each minute,
-would hold up everybody else for ever."""
+"""The number of pods of the new template, and of ready pods. Only a rise counts as progress. Otherwise pods that come and go, or another
+edit each minute, would hold up all others forever."""
 
 
 def rolling(store: Store) -> dict[tuple[str, str], Progress]:
-    """StatefulSets of workers whose pods are being replaced, by namespace and name, and how far that is."""
+    """Returns the progress of each StatefulSet of workers whose pods are being replaced, by namespace and name."""
     found = store.by_index("StatefulSet", _rolls, True)
     return {(s["metadata"]["namespace"], s["metadata"]["name"]): _progress(s) for s in found}
 
 
 def _progress(stateful_set: Manifest) -> Progress:
-    """None before its controller has seen the new template: until then the status is about the former one."""
+    """Returns (0, 0) until the StatefulSet controller has seen the new template, because the status is about the former one until then."""
     status = stateful_set.get("status") or {}
     return (0, 0) if _behind(stateful_set) else (status.get("updatedReplicas", 0), status.get("readyReplicas", 0))
 

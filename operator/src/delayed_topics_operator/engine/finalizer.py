@@ -1,4 +1,4 @@
-"""Our finalizer on a resource: put on before anything is made for it, taken off when all of that is gone."""
+"""The operator's finalizer on a resource: added before anything is made for the resource, and removed when all of that is gone."""
 
 from delayed_topics_operator.engine.installation import INSTALLATION
 from delayed_topics_operator.engine.store import Store
@@ -11,10 +11,11 @@ from delayed_topics_operator.values.key import Key
 async def set_finalizer(
     kube: Kube, store: Store, key: Key, *, present: bool, uid: str | None = None, installation: str | None = None
 ) -> None:
-    """`uid`: of the resource that it is for; None: of whichever has that name. `installation`: to be noted in the same call.
+    """Adds or removes the finalizer. `uid`: the UID of the resource; None: of whichever resource has this name. `installation`: recorded
+    in the same call.
 
-    Raises KubeError, NotYet if somebody else changed the resource meanwhile: the watch tells how it is now. The same if it was to get the
-    finalizer and is gone, since nothing may be made for it.
+    Raises KubeError. Raises NotYet if someone else changed the resource in the meantime, which a watch is about to report. Raises NotYet
+    also if the finalizer is to be added and the resource is gone, because nothing may be made for it.
     """
     resource = store.get(*key)
     gone = NotYet(f"{key} was deleted meanwhile")

@@ -1,7 +1,7 @@
-"""Which installation serves a connection, and with it all that refers to it, where one cluster has several of them.
+"""Which installation serves a connection, and all resources that refer to it, if a cluster has several installations.
 
-An annotation of the connection names the namespace of its operator. A connection without one belongs to the operator of the
-connection `default`, and where that has none either, to the operator that is the first to write its own namespace there.
+An annotation of the connection names the namespace of its operator. A connection without the annotation belongs to the operator of the
+connection `default`. If that has none either, the connection belongs to the first operator that annotates it with its own namespace.
 """
 
 from collections.abc import Iterator
@@ -14,20 +14,21 @@ from delayed_topics_operator.values.manifest import Manifest
 
 INSTALLATION = "delayedtopics.io/installation"
 TRANSACTIONAL_ID_PREFIX = "delayedtopics-operator/"
-"""No topic's name can contain it, so nobody who may use the ids of a topic's workers may use these."""
+"""No topic name can contain this prefix. Therefore no one who may use the transactional ids of a topic's workers may use the operator's."""
 DEFAULT_CONNECTION = Key("ClusterKafkaConnection", "", "default")
 
 
 def installation_of(resource: Manifest) -> str | None:
-    """The namespace of its operator, if it names one. Connections do, and audits that have begun."""
+    """Returns the namespace of the operator that the resource names, if any. Connections name one, and audits that have begun."""
     named = (resource["metadata"].get("annotations") or {}).get(INSTALLATION)
     return str(named) if named else None
 
 
 def transactional_id(cluster: str, installation: str, connection: Key) -> str:
-    """Of the writer of the registry that this connection leads to. `cluster`: the UID of the kube-system namespace.
+    """Returns the transactional id with which the operator writes to the registry of this connection. `cluster`: the UID of the kube-system
+    namespace.
 
-    Another for each connection, since two may lead to the same Kafka.
+    Each connection has an id of its own, since two may lead to the same Kafka.
     """
     return (
         f"{TRANSACTIONAL_ID_PREFIX}{cluster}/{installation}/{connection.kind}/{connection.namespace}/{connection.name}"
@@ -35,7 +36,7 @@ def transactional_id(cluster: str, installation: str, connection: Key) -> str:
 
 
 def connection_of(topic: Manifest) -> Key:
-    """The connection that a DelayedTopic names, whatever else is in it."""
+    """Returns the connection that a DelayedTopic names, even if the rest of its spec is invalid."""
     ref = topic["spec"].get("connectionRef") or {}
     kind = ref.get("kind", DEFAULT_CONNECTION.kind)
     namespace = topic["metadata"]["namespace"] if kind == "KafkaConnection" else ""
@@ -48,7 +49,7 @@ def connections(topic: Manifest) -> tuple[Key]:
 
 
 def front_topic(topic: Manifest) -> str:
-    """The front topic that a DelayedTopic names."""
+    """Returns the front topic that a DelayedTopic names."""
     return str(topic["spec"].get("topic") or topic["metadata"]["name"])
 
 
@@ -58,13 +59,13 @@ def serves(store: Store, connection: Key, *, namespace: str) -> bool:
 
 
 def server_of(store: Store, connection: Key) -> str | None:
-    """The namespace of the operator that serves this connection. None: none is named yet."""
+    """Returns the namespace of the operator that serves this connection. None: no operator is named yet."""
     return next(_named(store, connection), None)
 
 
 async def record(kube: Kube, store: Store, connection: Manifest, *, namespace: str) -> Manifest:
-    """Names the operator in `namespace` as the one that serves the connection. Raises KubeRefused; NotYet if somebody changed it
-    meanwhile, who may be another operator that serves it now."""
+    """Records the operator in `namespace` as the one that serves the connection. Raises KubeError. Raises NotYet if someone changed the
+    connection in the meantime, perhaps another operator that serves it now."""
     meta = connection["metadata"]
     patch = {"resourceVersion": meta["resourceVersion"], "annotations": {INSTALLATION: namespace}}
     try:

@@ -1,7 +1,7 @@
-"""One operator acts for an installation: the one that holds the Lease in its namespace, by the rules of client-go's leader election.
+"""Leader election: only the operator that holds the Lease in its namespace acts for an installation, by the rules of client-go.
 
-`kubernetes.aio.leaderelection` follows the same rules, but it goes by the wall clock, waits without end for an answer, ends with
-the first connection that fails, and doesn't let go of the lease when it is stopped.
+`kubernetes.aio.leaderelection` follows the same rules, but it uses the wall clock, has no timeout for answers, ends when a connection
+fails for the first time, and does not release the lease when it is stopped.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 LEASE: Final = "delayed-topics-operator"
 
 Spec = Mapping[str, Any]
-"""Of a Lease; empty: there is none."""
+"""The spec of a Lease. Empty: the Lease does not exist."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +30,8 @@ class Times:
     """In the proportions of client-go's defaults.
 
     duration_seconds        how long others wait after they have seen the last renewal
-    renew_within_seconds    how long the holder acts after the last renewal; what was begun then has the rest to end
-    retry_seconds           between two renewals, and between two tries to get the lease
+    renew_within_seconds    how long the holder acts after the last renewal; calls under way then have the rest of the duration to end
+    retry_seconds           the time between two renewals, and between two attempts to acquire the lease
     """
 
     duration_seconds: int = 15
@@ -46,8 +46,8 @@ class Times:
 
 
 class Candidate:
-    """Decides; no clock, no IO. It never compares the clocks of two machines: a holder is given up when its Lease has looked the
-    same for as long as the Lease itself says, counted from when that was first seen here."""
+    """Decides who holds the Lease, without a clock or calls. It never compares the clocks of two machines: a holder counts as gone when its
+    Lease has not changed for as long as the Lease itself says, counted from when this process first saw the Lease in this state."""
 
     def __init__(self, identity: str, times: Times) -> None:
         self.identity = identity
@@ -56,7 +56,8 @@ class Candidate:
         self._seen_at = 0.0
 
     def wanted(self, lease: Spec, *, now: float, at: datetime) -> dict[str, Any] | None:
-        """What to make of the Lease; None: another one holds it. `now`: monotonic seconds. `at` is for people to read."""
+        """Returns the spec to write. None: another operator holds the Lease. `now`: monotonic seconds. `at`: the time that is written, for
+        people to read."""
         if lease != self._seen:
             self._seen, self._seen_at = dict(lease), now
         holder, stamp = lease.get("holderIdentity") or "", micro_time(at)
@@ -73,14 +74,14 @@ class Candidate:
         }
 
     def released(self, lease: Spec, *, at: datetime) -> dict[str, Any] | None:
-        """What to make of the Lease so that the next one need not wait; None: it is another's."""
+        """Returns the spec that releases the Lease, so that the next operator need not wait. None: another operator holds it."""
         if lease.get("holderIdentity") != self.identity:
             return None
         return {**lease, "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(at)}
 
 
 class Elector:
-    """Gets the lease, holds it, and lets go of it. `kube` must not be held up by what the leadership forbids."""
+    """Acquires, renews and releases the lease. `kube` must be able to write without the leadership."""
 
     def __init__(self, kube: Kube, *, namespace: str, candidate: Candidate, leadership: Leadership) -> None:
         self._kube = kube
@@ -88,20 +89,20 @@ class Elector:
         self._candidate = candidate
         self._times = candidate.times
         self._leadership = leadership
-        self._said = ""
+        self._last_logged = ""
         self.held_by = ""
-        """Who else held the lease when it was looked at last."""
+        """Which other operator held the lease at the last attempt; empty: none did."""
 
     async def won(self) -> None:
-        """Returns when this process holds the lease."""
+        """Acquires the lease. Returns when this process holds it."""
         while not await self._tried(self._times.renew_within_seconds):
             await asyncio.sleep(self._times.retry_seconds)
         self.held_by = ""
         metrics.HOLDS_LEASE.set(1)
-        self._say(f"{self._candidate.identity} holds the lease {self._namespace}/{LEASE} and is the operator now")
+        self._log_once(f"{self._candidate.identity} holds the lease {self._namespace}/{LEASE} and is the operator now")
 
     async def hold(self) -> None:
-        """Renews the lease. Returns when it is lost, and ends the leadership."""
+        """Renews the lease until it is lost. Then ends the leadership and returns."""
         while self._leadership.remaining_seconds > 0 and not self.held_by:
             await asyncio.sleep(min(self._times.retry_seconds, self._leadership.remaining_seconds))
             await self._tried(self._leadership.remaining_seconds)
@@ -110,7 +111,7 @@ class Elector:
         self._leadership.end(f"the lease {self._namespace}/{LEASE} could not be renewed{by}")
 
     async def release(self) -> None:
-        """Once nothing is done any more: the next operator need not wait then."""
+        """Releases the lease, so that the next operator need not wait. Must be called only when this process does nothing else any more."""
         try:
             async with asyncio.timeout(self._times.renew_within_seconds):
                 lease = await self._kube.get("Lease", self._namespace, LEASE)
@@ -121,16 +122,18 @@ class Elector:
             log.warning("the lease could not be released, so the next operator waits until it has expired: %s", e)
 
     async def _tried(self, within_seconds: float) -> bool:
-        """Whether this process holds the lease now."""
+        """Tries to acquire or renew the lease. Returns whether this process holds it now."""
         try:
             async with asyncio.timeout(max(0.0, within_seconds)):
                 return await self._try()
         except Conflict:
-            pass  # somebody was faster; the next look says who
+            pass  # someone else was faster; the next attempt shows who
         except TimeoutError:
-            self._say(f"no answer about the lease {self._namespace}/{LEASE} in {within_seconds:.1f} s. Trying again")
+            self._log_once(
+                f"no answer about the lease {self._namespace}/{LEASE} in {within_seconds:.1f} s. Trying again"
+            )
         except KubeError as e:
-            self._say(f"could not get or renew the lease {self._namespace}/{LEASE}: {e}")
+            self._log_once(f"could not get or renew the lease {self._namespace}/{LEASE}: {e}")
         return False
 
     async def _try(self) -> bool:
@@ -142,15 +145,15 @@ class Elector:
         spec = self._candidate.wanted(lease.get("spec") or {}, now=asked_at, at=datetime.now(UTC))
         if spec is None:
             self.held_by = lease["spec"]["holderIdentity"]
-            self._say(f"{self.held_by} holds the lease {self._namespace}/{LEASE}. Waiting for it")
+            self._log_once(f"{self.held_by} holds the lease {self._namespace}/{LEASE}. Waiting for it")
             return False
         await self._write(lease, spec)
-        # counted from before the write: nobody can have seen it earlier than that
+        # counted from before the write, because no one can have seen the renewal earlier
         self._leadership.extend(asked_at + self._times.renew_within_seconds)
         return True
 
     async def _write(self, lease: dict[str, Any], spec: Spec) -> None:
-        """Raises Conflict if somebody has written it since it was read."""
+        """Raises Conflict if someone has written the lease since it was read."""
         if lease:
             patch = {"metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]}, "spec": spec}
             await self._kube.merge("Lease", self._namespace, LEASE, patch)
@@ -159,13 +162,13 @@ class Elector:
             made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
             await self._kube.create(made)
 
-    def _say(self, message: str) -> None:
-        """Once, and not every two seconds."""
-        if message != self._said:
+    def _log_once(self, message: str) -> None:
+        """Logs a message, but not every two seconds again."""
+        if message != self._last_logged:
             log.info("%s", message)
-        self._said = message
+        self._last_logged = message
 
 
 def micro_time(at: datetime) -> str:
-    """As Kubernetes writes it."""
+    """Returns the time in the format of a Kubernetes MicroTime."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

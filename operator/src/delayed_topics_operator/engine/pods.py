@@ -1,4 +1,4 @@
-"""The pods of a StatefulSet or Job, and of those that do not run yet what Kubernetes tells."""
+"""The pods of a StatefulSet or Job, and the Events about pods that do not run yet."""
 
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.values.manifest import Manifest
@@ -8,8 +8,8 @@ from delayed_topics_operator.values.pods import silent
 async def pods_and_warnings(
     kube: Kube, owner: Manifest, *, labels: str, expected: int
 ) -> tuple[tuple[Manifest, ...], tuple[Manifest, ...]]:
-    """The pods with these labels by name, and the Warnings that may say why there are fewer than expected, or why one of them has not
-    started. `owner`: the StatefulSet or Job that makes them. Raises KubeError."""
+    """Returns the pods with these labels, sorted by name, and the Warnings that may say why there are fewer than expected, or why one of
+    them has not started. `owner`: the StatefulSet or Job of the pods. Raises KubeError."""
     home = owner["metadata"]["namespace"]
     listed = await kube.list_all("Pod", home, labels=labels)
     pods = tuple(sorted(listed, key=lambda pod: str(pod["metadata"]["name"])))

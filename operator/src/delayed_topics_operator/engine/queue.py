@@ -1,4 +1,4 @@
-"""The work queue: at most one pass per resource at a time, wakes of one resource are merged, the earliest counts.
+"""The work queue: at most one pass per resource at a time. Wakes of one resource are merged, and the earliest counts.
 
 Passes take slots of lanes. A lane whose passes all wait for a slow system has no free slot, and the other lanes go on.
 """
@@ -28,7 +28,7 @@ class _Item:
 
 @dataclass
 class _Lane:
-    """`running`: slots that are taken. `waiting`: what is due and has no slot."""
+    """`running`: the number of slots that are taken. `waiting`: passes that are due and have no slot."""
 
     running: int = 0
     waiting: list[tuple[float, Key]] = field(default_factory=list)
@@ -36,8 +36,9 @@ class _Lane:
 
 @dataclass
 class WakeQueue:
-    """`interval_seconds`: least time between the end of a pass and one that an event causes. `lane_of`: the lane of a resource, asked
-    when its pass is due; by default each resource has its own. `lane_slots`: passes of one lane at once. Belongs to one event loop."""
+    """`interval_seconds`: the least time between the end of a pass and a pass that an event causes. `lane_of`: returns the lane of a
+    resource whose pass is due; by default each resource has its own. `lane_slots`: passes of one lane at the same time. Belongs to one
+    event loop."""
 
     interval_seconds: float
     clock: Callable[[], float]
@@ -49,7 +50,7 @@ class WakeQueue:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self, key: Key, *, after_seconds: float = 0.0) -> None:
-        """A pass is wanted this soon. While one is running, another follows it."""
+        """Requests a pass after this time at the latest. While one is running, another follows it."""
         item = self._items.get(key)
         if item is None:
             item = self._items[key] = _Item(due=float("inf"))
@@ -74,20 +75,20 @@ class WakeQueue:
                 continue
 
     def succeeded(self, key: Key, *, next_seconds: float | None) -> None:
-        """The pass ended; the next one in `next_seconds` at the latest. None: the resource is gone."""
+        """Ends a pass that succeeded. The next one follows in `next_seconds` at the latest. None: the resource is gone."""
         item = self._items[key]
         item.failures = 0
         self._finish(key, item, next_seconds)
 
     def failed(self, key: Key, *, at_least_seconds: float = 0.0) -> None:
-        """The pass failed; the next one comes later each time."""
+        """Ends a pass that failed. The delay until the next one grows with each failure."""
         item = self._items[key]
         backoff = min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2**item.failures) * random.uniform(0.8, 1.0)
         item.failures = min(item.failures + 1, 16)
         self._finish(key, item, max(backoff, at_least_seconds))
 
     def overdue_seconds(self) -> float:
-        """How late the pass is that has been due longest and has not begun."""
+        """Returns how late the pass is that has been due longest and has not begun."""
         heaps = [self._heap, *(lane.waiting for lane in self._lanes.values())]
         return max(0.0, self.clock() - min((heap[0][0] for heap in heaps if heap), default=float("inf")))
 
@@ -119,10 +120,12 @@ class WakeQueue:
         return None
 
     def _takes_slot(self, due: float, key: Key, item: _Item) -> bool:
-        """Without a free slot it waits in its lane."""
+        """Takes a slot for the pass and returns True. If there is no free slot, the pass waits in its lane."""
         former, item.lane = item.lane, self.lane_of(key)
         if former is not None and former != item.lane:
-            self._offer_slot(former)  # it was offered to this one, which has another lane by now
+            self._offer_slot(
+                former
+            )  # the former lane offered this resource a slot, but the resource has another lane by now
         lane = self._lanes.setdefault(item.lane, _Lane())
         if lane.running >= self.lane_slots:
             heapq.heappush(lane.waiting, (due, key))
@@ -137,7 +140,7 @@ class WakeQueue:
         self._offer_slot(freed)
 
     def _offer_slot(self, key: Key) -> None:
-        """To whoever has waited longest."""
+        """Offers a slot of this lane to the pass that has waited longest."""
         lane = self._lanes[key]
         if lane.waiting:
             heapq.heappush(self._heap, heapq.heappop(lane.waiting))

@@ -1,5 +1,7 @@
-"""What an operator says of what another installation serves: in a condition of its own, by a field manager of its own, so that it
-never writes over what the one that serves says. All operators that don't serve it say the same.
+"""The condition ServedElsewhere of resources that another installation serves.
+
+The condition has a field manager of its own, so that it never overwrites what the operator that serves the resource writes. All operators
+that do not serve the resource write the same condition.
 """
 
 import time
@@ -22,11 +24,11 @@ from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import ConditionState
 
 UNSERVED_SECONDS = 60.0
-"""For so long the operator that serves a DelayedTopic need not have looked at it."""
+"""How long the operator that serves a DelayedTopic may take until it looks at it."""
 
 
 class ServedElsewhere:
-    """`namespace`: of this operator. `clock` counts monotonic seconds."""
+    """`namespace`: the namespace of this operator. `clock` counts monotonic seconds."""
 
     def __init__(
         self, kube: Kube, store: Store, *, namespace: str, clock: Callable[[], float] = time.monotonic
@@ -35,28 +37,29 @@ class ServedElsewhere:
         self._store = store
         self._namespace = namespace
         self._clock = clock
-        self._unlooked_since: dict[tuple[str, int], float] = {}
-        """By UID and generation."""
+        self._unobserved_since: dict[tuple[str, int], float] = {}
+        """When this operator first saw that no other has looked at a DelayedTopic, by UID and generation."""
 
     async def say(self, connection: Manifest, key: Key) -> None:
-        """Of a connection that this operator doesn't serve."""
+        """Writes the condition to a connection that this operator does not serve."""
         await self._write(connection, self._message(key))
 
     async def say_if_unserved(self, topic: Manifest) -> None:
-        """For a DelayedTopic that this operator does not serve: says so if the operator that serves it has not looked at it for a while."""
-        as_it_is = topic["metadata"]["uid"], topic["metadata"]["generation"]
+        """Writes the condition to a DelayedTopic that this operator does not serve, if the operator that serves it has not looked at it for
+        a while. Removes the condition when it has."""
+        uid_and_generation = topic["metadata"]["uid"], topic["metadata"]["generation"]
         if (topic.get("status") or {}).get("observedGeneration") == topic["metadata"]["generation"]:
-            self._unlooked_since.pop(as_it_is, None)
+            self._unobserved_since.pop(uid_and_generation, None)
             await self._write(topic, None)
-        elif self._clock() - self._unlooked_since.setdefault(as_it_is, self._clock()) >= UNSERVED_SECONDS:
+        elif self._clock() - self._unobserved_since.setdefault(uid_and_generation, self._clock()) >= UNSERVED_SECONDS:
             await self._write(
                 topic, f"no operator has looked at this resource yet. {self._message(connection_of(topic))}"
             )
 
     async def unsay(self, key: Key) -> None:
-        """Of what this operator serves, unless others say rightly that it does."""
+        """Removes the condition from a resource that this operator serves, unless the condition rightly names this operator."""
         resource = self._store.get(*key)
-        if resource is not None and _said(resource) not in (None, self._message(key)):
+        if resource is not None and _message_of(resource) not in (None, self._message(key)):
             await self._write(resource, None)
 
     def _message(self, connection: Key) -> str:
@@ -70,9 +73,9 @@ class ServedElsewhere:
         )
 
     async def _write(self, resource: Manifest, message: str | None) -> None:
-        """None: it is not so."""
-        said = _said(resource)
-        if message == said:
+        """Writes the condition with this message. None removes it."""
+        current = _message_of(resource)
+        if message == current:
             return
         kind = DelayedTopicStatus if resource["kind"] == "DelayedTopic" else KafkaConnectionStatus
         status = kind(conditions=() if message is None else (_served_elsewhere(resource, kind, message),))
@@ -82,7 +85,7 @@ class ServedElsewhere:
             self._store.gone(resource)
 
 
-def _said(resource: Manifest) -> str | None:
+def _message_of(resource: Manifest) -> str | None:
     conditions = (resource.get("status") or {}).get("conditions", ())
     return next((c["message"] for c in conditions if c["type"] == Condition.SERVED_ELSEWHERE), None)
 
@@ -90,10 +93,10 @@ def _said(resource: Manifest) -> str | None:
 def _served_elsewhere(
     resource: Manifest, kind: type[DelayedTopicStatus] | type[KafkaConnectionStatus], message: str
 ) -> StatusCondition:
-    said = ConditionState(status="True", reason=Reason.OTHER_INSTALLATION, message=message)
+    state = ConditionState(status="True", reason=Reason.OTHER_INSTALLATION, message=message)
     return condition(
         Condition.SERVED_ELSEWHERE,
-        said,
+        state,
         known=status_of(kind, resource).conditions,
         now=datetime.now(UTC),
         generation=resource["metadata"].get("generation"),

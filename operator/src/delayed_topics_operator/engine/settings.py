@@ -1,4 +1,4 @@
-"""Everything that can be set about the operator, with unit and reason."""
+"""All settings of the operator, with unit and reason."""
 
 import socket
 from collections.abc import Mapping
@@ -12,29 +12,29 @@ class Settings:
     """
     namespace               where the operator runs: Secrets and workers of cluster connections live here
     audit_namespace         where audits of cluster connections run; nothing else is there
-    tenant_namespaces       namespaces that let the operator in for their own KafkaConnection
-    tenant_selector         by which labels further ones are known; None: none are
+    tenant_namespaces       namespaces that admit the operator for their own KafkaConnections
+    tenant_selector         selects further such namespaces by their labels; None: there are none
     worker_image            image of the worker pods
     audit_image             image of the audit Jobs
-    image_pull_policy       of both
-    audit_executors         whether audits may have executors: their Job may then make pods in its namespace
+    image_pull_policy       pull policy of both images
+    audit_executors         whether audits may have executors: their Jobs may then create pods in their namespaces
     audit_spark_applications  whether audits may be SparkApplications, which the Spark Operator runs
-    pod_labels              further labels of their pods, for what acts on pods in this cluster: injectors, policies, scrapers
-    pod_annotations         further annotations of them
+    pod_labels              further labels of the pods of workers and audits, for injectors, policies and scrapers of this cluster
+    pod_annotations         further annotations of these pods
     audit_fs_group          group that may write to the claim that an audit is kept on; None: the cluster chooses it
-    http_port               /livez, /readyz and /metrics
-    resync_seconds          how often everything is compared; half of what drift may last (60 s)
-    gone_after_seconds      for how long a deletion waits for Kafka or its credentials before it leaves the topics as they are
-    orphans_after_seconds   for how long what was made for a resource may be there without it; then it is removed
-    kafka_timeout_seconds   for one call to Kafka; all of a batch share it
-    registry_mebibytes      the most keys and values of a connection's registry that are held; in memory they take about four times that
-    kafka_threads           blocking Kafka calls at once, for each connection
-    passes_at_once          resources that are looked at at once, for each connection
-    rolling_at_once         resources whose workers are rolled at once, so that a change of image doesn't move everything
-    identity                of this process among those that may be the operator: the pod's name, so that a container that is started
-                            again in its pod goes on at once
-    lease_seconds           how long another one waits after the last sign of life
-    pass_interval_seconds   passes caused by events are at least this far apart, so that a fight is at most one write a second
+    http_port               port of /livez, /readyz and /metrics
+    resync_seconds          how often everything is compared; half of the time that drift may last (60 s)
+    gone_after_seconds      how long a deletion waits for Kafka or its credentials before it leaves the topics as they are
+    orphans_after_seconds   how long objects of a resource may exist after the resource is gone; then they are removed
+    kafka_timeout_seconds   timeout of one call to Kafka; all items of a batch share it
+    registry_mebibytes      limit for the keys and values of a connection's registry; in memory they take about four times as much
+    kafka_threads           blocking Kafka calls at the same time, for each connection
+    passes_at_once          passes over DelayedTopics at the same time, for each connection
+    rolling_at_once         resources whose workers are rolled at the same time, so that a change of image does not move everything
+    identity                name of this process among those that may be the operator: the name of the pod, so that a container that
+                            restarts in its pod goes on at once
+    lease_seconds           how long another operator waits after the last renewal of the lease
+    pass_interval_seconds   least time between passes that events cause, so that a fight over an object is at most one write a second
     """
 
     namespace: str
@@ -63,5 +63,5 @@ class Settings:
     pass_interval_seconds: float = 1.0
 
     def home(self, connection_kind: str, namespace: str) -> str:
-        """The namespace of the workers of a resource in `namespace`."""
+        """Returns the namespace of the workers of a resource in `namespace`."""
         return self.namespace if connection_kind == "ClusterKafkaConnection" else namespace

@@ -1,6 +1,6 @@
-"""Writes a status, only if it would change anything.
+"""Writes a status, but only if that changes anything.
 
-Conditions are a map by type in which every controller owns its own, by a field manager of its own.
+Conditions are a map by type. Each controller owns its conditions there, with a field manager of its own.
 """
 
 import json
@@ -18,7 +18,7 @@ from delayed_topics_operator.values.manifest import Manifest
 async def write_status(
     kube: Kube, store: Store, resource: Manifest, status: Status, *, field_manager: str = FIELD_MANAGER
 ) -> bool:
-    """Whether it was written. `resource`: as last known. Raises KubeError."""
+    """Returns whether the status was written. `resource`: the resource as last known. Raises KubeError."""
     wanted = as_written(status)
     if wanted_is_live(wanted, resource, field_manager):
         return False
@@ -36,12 +36,13 @@ async def write_status(
 
 
 def as_written(status: Status) -> dict[str, Any]:
-    """Without empty lists: they would claim a field of which another controller may be the owner, and never equal its value."""
+    """Returns the status as JSON values, without empty lists. They would claim a field that another controller may own, and never equal its
+    value."""
     return {key: value for key, value in to_dict(status).items() if value != []}
 
 
 def wanted_is_live(wanted: dict[str, Any], resource: Manifest, field_manager: str) -> bool:
-    """Conditions are compared by type, for others' stand between ours."""
+    """Whether the resource has the wanted status. Conditions are compared by type, because those of other managers stand between ours."""
     live = resource.get("status") or {}
     ours = {c["type"]: c for c in wanted.get("conditions", ())}
     theirs = {c["type"]: c for c in live.get("conditions", ())}
@@ -56,7 +57,7 @@ def wanted_is_live(wanted: dict[str, Any], resource: Manifest, field_manager: st
 
 
 def _owned(resource: Manifest, field_manager: str) -> tuple[set[str], set[str]]:
-    """Fields of the status, and types of conditions, that this manager wrote before."""
+    """Returns the fields of the status, and the types of conditions, that this manager wrote before."""
     fields: set[str] = set()
     conditions: set[str] = set()
     for entry in resource["metadata"].get("managedFields") or ():

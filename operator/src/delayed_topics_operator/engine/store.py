@@ -1,6 +1,6 @@
-"""Objects as the API server last told of them: by watch, by list, or in answer to a call of our own. Belongs to one event loop.
+"""Objects as the API server last reported them: by a watch, by a list, or in the answer to a call. Belongs to one event loop.
 
-Watches may go silent and miss deletions; so everything is listed again at every resync, and the list is the truth.
+Watches may go silent and miss deletions, so each resync lists everything again, and the list overrides them.
 """
 
 import time
@@ -17,19 +17,19 @@ from delayed_topics_operator.values.manifest import Manifest
 Name = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
 Indexer = Callable[[Manifest], Iterable[Hashable]]
-"""The values that an object is found by. It must depend on the object alone."""
+"""Returns the values by which an object is found. They must depend on the object alone."""
 
 
 @dataclass(frozen=True)
 class _Entry:
     manifest: Manifest | None
-    """None: it is known that there is none."""
-    told_at: float
+    """None: the object is known not to exist."""
+    reported_at: float
 
 
 @dataclass
 class _Index:
-    """`found`: names of objects by value. `values`: the other way round."""
+    """`found`: the names of objects by value. `values`: the values by name."""
 
     indexer: Indexer
     found: defaultdict[Hashable, dict[Name, None]] = field(default_factory=lambda: defaultdict(dict))
@@ -59,22 +59,23 @@ class Store:
         return entry.manifest if entry else None
 
     def namespace(self, name: str) -> Manifest:
-        """Raises NotYet: without its labels no grant can be judged."""
+        """Raises NotYet if the namespace is unknown, because no grant can be checked without its labels."""
         known = self.get("Namespace", "", name)
         if known is None:
             raise NotYet(f"the operator does not know namespace {name} yet")
         return known
 
     def age_seconds(self, kind: str, namespace: str, name: str) -> float:
-        """How long ago the API server last told of this object, or of its absence."""
+        """Returns how long ago the API server last reported this object, or its absence."""
         entry = self._kinds[kind].get((namespace, name))
-        return self.clock() - entry.told_at if entry else float("inf")
+        return self.clock() - entry.reported_at if entry else float("inf")
 
     def all(self, kind: str) -> list[Manifest]:
         return [entry.manifest for entry in self._kinds[kind].values() if entry.manifest is not None]
 
     def by_index(self, kind: str, indexer: Indexer, value: Hashable) -> list[Manifest]:
-        """The objects of which `indexer` gives `value`, without a look at all others. `indexer`: a function of a module."""
+        """Returns the objects for which `indexer` gives `value`, without a scan of all others. `indexer`: a module-level function, because
+        its identity is the key of the index."""
         index = self._indices[kind].get(indexer)
         if index is None:
             index = self._indices[kind][indexer] = _Index(indexer)
@@ -84,7 +85,8 @@ class Store:
         return [manifest for manifest in found if manifest is not None]
 
     def put(self, manifest: Manifest) -> bool:
-        """Whether it was news. An older state than the known one is passed over: a watch may be behind an answer."""
+        """Stores the object and returns whether it was news. A state older than the known one is ignored, since a watch may be behind the
+        answer to a call."""
         name = _name(manifest)
         known = self.get(manifest["kind"], *name)
         if known is not None and _same_object(known, manifest) and _version(known) > _version(manifest):
@@ -93,11 +95,11 @@ class Store:
         return known is None or known["metadata"].get("resourceVersion") != manifest["metadata"].get("resourceVersion")
 
     def absent(self, kind: str, namespace: str, name: str) -> None:
-        """The API server says that there is none."""
+        """Records that the object does not exist, as the API server has answered."""
         self._set(kind, (namespace, name), _Entry(None, self.clock()))
 
     def gone(self, manifest: Manifest) -> None:
-        """A watch told of its deletion; one of the same name may have been made since."""
+        """Removes an object that was deleted, unless another one of the same name was created since."""
         name = _name(manifest)
         known = self.get(manifest["kind"], *name)
         if known is not None and _same_object(known, manifest):
@@ -106,13 +108,13 @@ class Store:
     def replace(
         self, kind: str, listed: Iterable[Manifest], *, namespace: str | None, begun_at: float
     ) -> list[Manifest]:
-        """All objects of a kind, in one namespace or in all, as a list that was begun at `begun_at` found them. Returns what is
-        news; what is gone as it was known last."""
+        """Replaces all objects of a kind, in one namespace or in all (None), by a list that was begun at `begun_at`. Returns the objects
+        that are news, and those that are gone, as they were last known."""
         found = {_name(manifest): manifest for manifest in listed}
         news = [manifest for manifest in found.values() if self.put(manifest)]
         for name, entry in list(self._kinds[kind].items()):
             covered = namespace is None or name[0] == namespace
-            if covered and name not in found and entry.told_at < begun_at:
+            if covered and name not in found and entry.reported_at < begun_at:
                 self._set(kind, name, None)
                 if entry.manifest is not None:
                     news.append(entry.manifest)
@@ -132,8 +134,7 @@ def _name(manifest: Manifest) -> Name:
 
 
 def _slim(manifest: Manifest) -> Manifest:
-    """Of who manages which field, the names of the managers are enough, but for our own kinds: it is nearly half of an object in
-    memory."""
+    """Reduces `managedFields` to the names of the managers, except for our own kinds. The rest takes nearly half of an object's memory."""
     meta = manifest["metadata"]
     if not meta.get("managedFields") or str(manifest.get("apiVersion")).startswith(GROUP):
         return manifest
@@ -146,7 +147,7 @@ def _same_object(one: Manifest, other: Manifest) -> bool:
 
 
 def _version(manifest: Manifest) -> int:
-    """Kubernetes 1.35 promises what etcd always did: versions of one resource can be compared as numbers."""
+    """Returns the version as a number. Versions of one resource can be compared: Kubernetes 1.35 guarantees what etcd always did."""
     version = manifest["metadata"].get("resourceVersion", "")
     return int(version) if version.isdecimal() else 0
 
@@ -162,7 +163,7 @@ def owner_uids(manifest: Manifest) -> tuple[str, ...]:
 
 
 async def refresh(kube: Kube, store: Store, kind: str, namespace: str, name: str) -> Manifest | None:
-    """The object as it is now. Raises KubeError."""
+    """Reads the object from the API server into the store. None: it does not exist. Raises KubeError."""
     manifest = await kube.find(kind, namespace, name)
     if manifest is None:
         store.absent(kind, namespace, name)

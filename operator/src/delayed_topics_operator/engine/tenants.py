@@ -1,4 +1,4 @@
-"""Which namespaces let the operator in, for what is their own there: KafkaConnections, their Secrets, workers and audits."""
+"""Which namespaces admit the operator for their own KafkaConnections, with the Secrets, workers and audits of these."""
 
 from collections.abc import Collection
 from typing import Final
@@ -9,7 +9,7 @@ from delayed_topics_operator.values.selectors import selects
 
 
 class Tenants:
-    """Those that are listed, and those whose labels the selector asks for. Belongs to one event loop."""
+    """The namespaces that are listed, and those that the selector matches. Belongs to one event loop."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._settings: Final = settings
@@ -21,7 +21,7 @@ class Tenants:
         return namespace == self._settings.namespace or namespace in self.entered
 
     def may_audit(self, namespace: str) -> bool:
-        """Whether it runs Jobs of audits in this namespace. Its rights on these are others than those on workers."""
+        """Whether the operator runs Jobs of audits in this namespace. Its rights on these differ from its rights on workers."""
         return namespace == self._settings.audit_namespace or namespace in self.entered
 
     @property
@@ -29,7 +29,8 @@ class Tenants:
         return self.entered | {self._settings.namespace}
 
     def asked_for(self) -> frozenset[str]:
-        """As the store knows the namespaces now. Those of the platform are nobody's, whatever their labels are."""
+        """Returns the namespaces that admit the operator now, as the store knows them. The platform's own namespaces are no tenants,
+        whatever their labels are."""
         selector = self._settings.tenant_selector
         if selector is None:
             return frozenset(self._settings.tenant_namespaces)
@@ -42,6 +43,6 @@ class Tenants:
         return frozenset((*self._settings.tenant_namespaces, *(selected - platform)))
 
     def enter(self, namespaces: Collection[str]) -> frozenset[str]:
-        """From now on these are the tenants', and no others. Returns those that were not before, and those that are no more."""
+        """Makes these the tenants' namespaces. Returns those that were none before, and those that are none any more."""
         before, self.entered = self.entered, frozenset(namespaces)
         return before ^ self.entered

@@ -1,8 +1,7 @@
-"""kopf: receives events and wakes. Nothing is decided here.
+"""The watches, which kopf runs. They receive events and pass them on; nothing is decided here.
 
-It runs in a thread and an event loop of its own for each scope: our resources in all namespaces, and the objects of workers
-in each namespace that may have any. When one ends, as it does without rights or without the CRDs, it is begun again and the
-others go on.
+Each scope has a thread and an event loop of its own: our resources in all namespaces, and the objects of workers in each namespace that
+may have any. If a watch ends, for example because rights or the CRDs are missing, it is started again, and the others go on.
 """
 
 import asyncio
@@ -22,15 +21,15 @@ from delayed_topics_operator.values.manifest import Manifest
 log = logging.getLogger(__name__)
 
 Seen = Callable[[str | None, Manifest], None]
-"""Called with the type of the event and the object, in the loop that `Watch` was made in."""
+"""Called with the type of the event and the object, in the event loop in which the `Watch` was created."""
 
 AGAIN_SECONDS = 5.0
 SERVER_SECONDS = 60
-"""A watch ends after this and is begun anew: one that has gone silent is not noticed otherwise."""
+"""After this time a watch ends and is started again, because one that has gone silent would not be noticed otherwise."""
 
 
 class Watches:
-    """Of our resources in all namespaces, and of the objects of workers in each namespace that may have any. Belongs to one event loop."""
+    """The watches of all scopes. Belongs to one event loop."""
 
     def __init__(self, everywhere: Sequence[str], of_workers: Sequence[str], seen: Seen) -> None:
         """`everywhere`, `of_workers`: kinds."""
@@ -40,7 +39,7 @@ class Watches:
         self._running[None].start()
 
     def follow(self, namespaces: Collection[str]) -> None:
-        """From now on these, and no others."""
+        """From now on, watches the objects of workers in these namespaces, and in no others."""
         for namespace in [known for known in self._running if known is not None and known not in namespaces]:
             ending = asyncio.create_task(self._running.pop(namespace).stop())
             self._ending.add(ending)
@@ -63,7 +62,7 @@ class Watch:
         self._seen = seen
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run_for_ever, name=f"watch-{namespace}", daemon=True)
+        self._thread = threading.Thread(target=self._run_forever, name=f"watch-{namespace}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -72,7 +71,7 @@ class Watch:
         self._stop.set()
         await asyncio.to_thread(self._thread.join)
 
-    def _run_for_ever(self) -> None:
+    def _run_forever(self) -> None:
         while not self._stop.is_set():
             try:
                 asyncio.run(self._operator())
@@ -87,10 +86,10 @@ class Watch:
         return f"namespace {self._namespace}" if self._namespace else "all namespaces"
 
     async def _operator(self) -> None:
-        # Its tasks may raise while they are cancelled; what ends a watch is logged above.
+        # kopf's tasks may raise while they are cancelled. _run_forever logs what ends a watch.
         asyncio.get_running_loop().set_exception_handler(lambda _, context: log.debug("kopf: %s", context["message"]))
         where: Any = {"namespaces": [self._namespace]} if self._namespace else {"clusterwide": True}
-        # Its own identity is made from the user's name, which a user id in a container need not have.
+        # kopf's default identity contains the user's name, which a user id in a container need not have.
         identity: Any = "delayed-topics-operator"
         await kopf.operator(
             registry=self._registry(),
@@ -115,28 +114,28 @@ class Watch:
 
     def _settings(self) -> kopf.OperatorSettings:
         settings = kopf.OperatorSettings()
-        settings.posting.enabled = False  # Events are written by the recorder
-        settings.scanning.disabled = True  # needs no rights on CRDs and namespaces
+        settings.posting.enabled = False  # the recorder writes Events
+        settings.scanning.disabled = True  # scanning needs rights on CRDs and namespaces
         settings.watching.server_timeout = SERVER_SECONDS
         settings.watching.client_timeout = SERVER_SECONDS + 10
         settings.watching.connect_timeout = 10
         settings.networking.request_timeout = 20
         settings.networking.error_backoffs = (1, 1, 2, 3, 5)
-        settings.queueing.error_delays = (1, 1, 2, 3, 5, 10)  # its own grow to 610 s
+        settings.queueing.error_delays = (1, 1, 2, 3, 5, 10)  # kopf's default delays grow to 610 s
         settings.queueing.exit_timeout = 1.0
         settings.execution.executor = ThreadPoolExecutor(1)  # all handlers are asynchronous
         settings.persistence.finalizer = "delayedtopics.io/kopf"
         settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="kopf.delayedtopics.io")
-        settings.persistence.diffbase_storage = _NoDifferences()
+        settings.persistence.diffbase_storage = _NoDiffBase()
         if self._namespace:
             for kind in self._kinds:
                 settings.watching.label_selectors[APIS[kind].plural] = SELECTOR_LABELS
         return settings
 
 
-class _NoDifferences(kopf.DiffBaseStorage):
-    """No handler asks what has changed. kopf's own storages copy every object that a watch tells of twice to find that out, which was
-    half of the processor time of the watches."""
+class _NoDiffBase(kopf.DiffBaseStorage):
+    """Stores nothing, because no handler asks what has changed. To find that out, kopf's own storages copy each reported object twice,
+    which took half of the CPU time of the watches."""
 
     def build(self, **_: Any) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -149,5 +148,5 @@ class _NoDifferences(kopf.DiffBaseStorage):
 
 
 def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-    """As the pod's service account, or by the kubeconfig."""
+    """Logs in with the service account of the pod, or with the kubeconfig."""
     return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)

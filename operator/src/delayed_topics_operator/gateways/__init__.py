@@ -1,4 +1,4 @@
 """All calls to Kubernetes and to Kafka, with their limits, their retries and their errors. No other package of the operator makes any.
 
-A gateway does what it is told: whether a call should be made is decided elsewhere.
+A gateway only makes calls: other packages decide whether a call should be made.
 """

@@ -1,6 +1,7 @@
-"""Requests that come within some milliseconds, or while a call is under way, go to Kafka as one call.
+"""Batches requests to Kafka: those that come within a few milliseconds, or while a call is under way, become one call.
 
-Each gets its own part of the answer. The busier it is, the more go together: fifty resources take little more than one.
+Each request gets its own part of the answer. The more requests there are, the larger are the batches: fifty resources take little longer
+than one.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ class _Batch(Generic[K, P, R]):
 
 
 class Gatherer(Generic[K, P, R]):
-    """`call` takes items with their parameters and returns a result for each; what it raises is raised to all who asked."""
+    """`call` takes items with their parameters and returns a result for each. What it raises is raised in every request of the batch."""
 
     def __init__(
         self, call: Callable[[dict[K, P]], Awaitable[Mapping[K, R]]], *, window_seconds: float = WINDOW_SECONDS
@@ -32,7 +33,7 @@ class Gatherer(Generic[K, P, R]):
         self._under_way: asyncio.Task[None] | None = None
 
     async def ask(self, items: Mapping[K, P]) -> dict[K, R]:
-        """The results of these items. An item that two ask for is sent once."""
+        """Returns the results of these items. An item that several requests contain is sent once."""
         if not items:
             return {}
         if self._open is None:
@@ -44,7 +45,7 @@ class Gatherer(Generic[K, P, R]):
         return {item: answer[item] for item in items}
 
     def _send(self) -> None:
-        """One call at a time: what comes meanwhile goes with the next."""
+        """Sends the open batch, unless a call is under way. Requests that come during a call go with the next one."""
         if self._open is None or self._under_way is not None:
             return
         batch, self._open = self._open, None
@@ -53,9 +54,9 @@ class Gatherer(Generic[K, P, R]):
     async def _settle(self, batch: _Batch[K, P, R]) -> None:
         try:
             batch.answer.set_result(await self._call(batch.items))
-        except Exception as e:  # noqa: BLE001  everyone who asked gets it
+        except Exception as e:  # noqa: BLE001  every request of the batch gets it
             batch.answer.set_exception(e)
-            batch.answer.exception()  # seen, even if all who asked were cancelled meanwhile
+            batch.answer.exception()  # marks it as retrieved, even if all requests were cancelled in the meantime
         finally:
             self._under_way = None
             self._send()

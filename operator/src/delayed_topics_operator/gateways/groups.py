@@ -1,11 +1,11 @@
-"""Calls about consumer groups, made in a small process of each connection's own.
+"""Calls about consumer groups, made in a small helper process for each connection.
 
-The client library (librdkafka 2.16) aborts its whole process when a broker goes away while a call waits for a group's
-coordinator: https://github.com/confluentinc/librdkafka/issues/4605. Here that ends a helper, and the call with KafkaUnreachable.
-One helper for all connections would have one Kafka end the calls to all others.
+The client library (librdkafka 2.16) aborts its whole process when a broker goes away while a call waits for the coordinator of a group:
+https://github.com/confluentinc/librdkafka/issues/4605. Here this ends only a helper, and the call fails with KafkaUnreachable. If all
+connections had the same helper, one Kafka could end the calls to all others.
 
-Helpers are forked from one process that has imported what they need and has made no client, so that they share its memory. Python
-imports the main module of the operator into each of them unless that is `-m delayed_topics_operator`, as in the image.
+Helpers are forked from one process that has imported their modules and has created no client, so that they share its memory. Python imports
+the main module of the operator into each helper, unless the operator runs as `-m delayed_topics_operator`, as in the image.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from delayed_topics_operator import metrics
 from delayed_topics_operator.gateways import helper
 
 ATTEMPTS = 2
-"""The helper may have ended since the last call; all calls may be repeated."""
+"""The helper may have ended since the last call. All calls may be repeated."""
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload([helper.__name__])
 
 
 class GroupHelper:
-    """The helper is begun with the first call and after each end. Belongs to one event loop."""
+    """The first call starts the helper, and the next call after its end starts another. Belongs to one event loop."""
 
     def __init__(self, connection: Connection, *, client_id: str, timeout_seconds: float) -> None:
         self._connection = connection
@@ -36,7 +36,7 @@ class GroupHelper:
         self._pool: ProcessPoolExecutor | None = None
 
     async def call(self, name: helper.Call, *arguments: Any) -> dict[Any, Any]:
-        """The results by item, KafkaCallError among them. Raises KafkaUnreachable."""
+        """Returns the results by item. An item that failed has a KafkaCallError as its result. Raises KafkaUnreachable."""
         for _ in range(ATTEMPTS):
             pool = self._pool = self._pool or self._new()
             try:
@@ -45,7 +45,9 @@ class GroupHelper:
                 self._drop(pool)
             else:
                 if _unanswered(outcome):
-                    self._drop(pool)  # after an outage its client may not find the coordinator again, a new one does
+                    self._drop(
+                        pool
+                    )  # after an outage, its client may not find the coordinator again; a new client does
                 return outcome
         raise KafkaUnreachable(
             f"the connection to Kafka at {self._connection.bootstrap_servers} broke while the operator asked for consumer groups. "
@@ -53,12 +55,12 @@ class GroupHelper:
         )
 
     def close(self, *, settle: bool) -> None:
-        """Nobody waits for an answer any more. `settle`: blocks until the helper has ended what it is at."""
+        """Ends the helper and cancels the calls that wait for it. `settle`: blocks until its present call has ended."""
         if self._pool is not None:
             self._drop(self._pool, settle=settle, cancel=True)
 
     def _drop(self, pool: ProcessPoolExecutor, *, settle: bool = False, cancel: bool = False) -> None:
-        """The next call begins another helper; this one answers those who wait for it and ends."""
+        """Ends the helper after the calls that wait for it; `cancel`: cancels these. The next call starts another one."""
         if self._pool is pool:
             self._pool = None
             metrics.HELPERS.dec()
@@ -70,7 +72,7 @@ class GroupHelper:
 
 
 def _unanswered(outcome: Mapping[Any, Any]) -> bool:
-    """Whether an item, or a part of one (committed_of_groups), had no answer."""
+    """Whether Kafka did not answer for an item, or for a part of one (`committed_of_groups`)."""
     return any(
         _unanswered(value) if isinstance(value, dict) else type(value) is KafkaUnreachable for value in outcome.values()
     )

@@ -1,4 +1,4 @@
-"""What runs in the process of groups.py. It imports nothing else of the operator, so that it stays small."""
+"""The code of the helper processes of groups.py. It imports nothing else of the operator, so that a helper stays small."""
 
 import multiprocessing
 import os
@@ -16,7 +16,7 @@ _admin: KafkaAdmin
 
 
 def begin(connection: Connection, client_id: str, timeout_seconds: float) -> None:
-    """The first that happens in the process."""
+    """Initializes the helper process."""
     global _admin  # noqa: PLW0603  one for the life of the process
     threading.Thread(target=_end_with_the_operator, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -24,7 +24,7 @@ def begin(connection: Connection, client_id: str, timeout_seconds: float) -> Non
 
 
 def _end_with_the_operator() -> None:
-    """However that ends; the process that all helpers are forked from ends after the last of them."""
+    """Ends this helper when the operator has ended in any way. The process from which helpers are forked ends after the last of them."""
     operator = multiprocessing.parent_process()
     assert operator is not None, "a helper is begun by the operator"
     operator.join()
@@ -32,6 +32,6 @@ def _end_with_the_operator() -> None:
 
 
 def call(name: Call, arguments: tuple[Any, ...]) -> dict[Any, Any]:
-    """The results by item, KafkaCallError among them."""
+    """Returns the results by item. An item that failed has a KafkaCallError as its result."""
     results: dict[Any, Any] = getattr(_admin, name)(*arguments)
     return results

@@ -1,6 +1,6 @@
-"""All calls to one Kafka cluster: the blocking calls of delayed_topics_kafka, gathered, in threads of this connection's own.
+"""All calls to one Kafka cluster: the blocking calls of delayed_topics_kafka, in batches, in threads of their own.
 
-A cluster that does not answer blocks its own threads only.
+A cluster that does not answer therefore blocks only the threads of its own connection.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ CLIENT_ID = "delayed-topics-operator"
 Committed = Mapping[TopicPartitionKey, OffsetAndMetadata | KafkaCallError | None]
 
 GroupPartitions = tuple[str, tuple[TopicPartitionKey, ...]]
-"""A group, and the partitions that are asked for."""
+"""A group and the requested partitions."""
 
 
 class KafkaLink:
-    """One connection that is in use. Every call raises KafkaCallError, for a single item too, and LeadershipLost."""
+    """A connection that is in use. Every call raises LeadershipLost, and KafkaCallError even if a single item failed."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class KafkaLink:
         transactional_id: str,
         leadership: Leadership,
     ) -> None:
-        """`registry_bytes`: the most keys and values of the registry that are held. `woken` is called with the front topics of which
-        the registry or the events have news. `transactional_id`: of the registry's writer, see RegistryThread."""
+        """`registry_bytes`: the limit for the keys and values of the registry. `woken`: called with the front topics about which the
+        registry or the events have news. `transactional_id`: of the writer of the registry, see RegistryThread."""
         self.connection = connection
         self._leadership = leadership
         self._timeout_seconds = timeout_seconds
@@ -73,11 +73,11 @@ class KafkaLink:
         self._closed = False
         self._replicas = 0
         self.registry_id: str | None = None
-        """Of the topic that was found, or made, when the link was opened."""
+        """The id of the registry topic that was found, or created, when the link was opened."""
         self._registry_in_sync = True
         self.failure: KafkaCallError | None = None
-        """Set when registry or events can't be followed any more: the link is to be made anew."""
-        self.registry_read = RegistryState()  # as it was last
+        """Set when the registry or the events can't be followed any more. The link has to be replaced then."""
+        self.registry_read = RegistryState()  # as last read
         self.event_log = EventLog()
         self._registry_thread = RegistryThread(
             connection,
@@ -116,9 +116,9 @@ class KafkaLink:
         self._writes = Gatherer(self._write_registry)
 
     async def open(self, *, brokers: int, registry_id: str | None) -> None:
-        """Makes the system topics if they are missing, with replicas for so many brokers, and begins to follow registry and events.
+        """Creates missing system topics, with replicas for this number of brokers, and starts to follow the registry and the events.
 
-        `registry_id`: of the registry that was used before, None if there was none. Raises RegistryLost instead of making it anew.
+        `registry_id`: the id of the registry that was used before; None: there was none. Raises RegistryLost if that one is missing.
         """
         self.registry_id = registry_id
         await self._ensure_system_topics(brokers)
@@ -127,10 +127,10 @@ class KafkaLink:
         self._following = asyncio.get_running_loop().create_task(self._follow())
 
     async def repair_system_topics(self, *, brokers: int) -> None:
-        """Makes those that are missing again, and repairs the settings of the others. Two calls, if nothing has changed.
-        Raises RegistryLost.
+        """Creates missing system topics again, and repairs the settings of the others. Takes two calls if nothing has changed. Raises
+        RegistryLost.
 
-        A setting that Kafka has refused is tried again when others are repaired, and as `Refusals` says.
+        A setting that Kafka has refused is tried again when others are repaired, and after the time in `Refusals`.
         """
         found = await self._system_topics(SYSTEM_TOPICS)
         there = {topic: info for topic, info in found.items() if info is not None}
@@ -150,7 +150,7 @@ class KafkaLink:
 
     @property
     def registry_replicas(self) -> int:
-        """At the last look; no more than two where Kafka refuses that more than one has to have a record."""
+        """The number of replicas when the registry was last checked, but at most two if Kafka refuses `min.insync.replicas` above one."""
         return self._replicas if self._registry_in_sync else min(2, self._replicas)
 
     async def _ensure_system_topics(self, brokers: int) -> None:
@@ -169,9 +169,9 @@ class KafkaLink:
             self.refusals.note(topic, refused, refused)
 
     async def _system_topics(self, names: Sequence[str]) -> dict[str, TopicInfo | None]:
-        """`names`: the registry, and others. Raises RegistryLost."""
+        """`names`: the registry and perhaps other system topics. Raises RegistryLost."""
         found = await self.topics(names)
-        if None in found.values():  # of several brokers one may learn of a new topic a moment after the others
+        if None in found.values():  # a broker may learn of a new topic a moment after the others
             await asyncio.sleep(FOLLOW_SECONDS)
             found = await self.topics(names)
         try:
@@ -182,7 +182,7 @@ class KafkaLink:
         return found
 
     async def close(self, *, settle: bool = False) -> None:
-        """`settle`: returns when no call is under way any more."""
+        """Closes the link. `settle`: returns only when no call is under way any more."""
         self._closed = True
         if self._following is not None:
             self._following.cancel()
@@ -194,21 +194,21 @@ class KafkaLink:
     async def describe_cluster(self) -> ClusterInfo:
         return await self._blocking("describe_cluster", 1, self._admin.describe_cluster)
 
-    # reads, gathered over all resources that are looked at
+    # reads, in batches for all resources
 
     async def registry(self) -> RegistryState:
-        """The registry as it is now. A copy: it does not change any more. Raises RegistryLost if it is another topic than before."""
+        """Returns a copy of the registry as it is now. Raises RegistryLost if the registry is another topic than before."""
         same, read = await asyncio.gather(
             self._system_topics([REGISTRY_TOPIC]), self._registry.ask({None: None}), return_exceptions=True
         )
         if isinstance(same, BaseException):
-            raise same  # says more than that it can't be read
+            raise same  # it explains why the registry can't be read
         if isinstance(read, BaseException):
             raise read
         return read[None]
 
     async def topics(self, names: Iterable[str]) -> dict[str, TopicInfo | None]:
-        """None: there is no such topic."""
+        """Returns the topics by name. None: there is no such topic."""
         return values_of(await self._topics.ask(dict.fromkeys(names)))
 
     async def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -229,17 +229,17 @@ class KafkaLink:
     async def offsets(
         self, partitions: Sequence[TopicPartitionKey], which: Literal["earliest", "latest", "stable"]
     ) -> dict[TopicPartitionKey, int]:
-        """`stable`: the end of what no open transaction holds back."""
+        """`stable`: the last stable offset, up to which no transaction is open."""
         return values_of(await self._offsets[which].ask(dict.fromkeys(partitions)))
 
     async def offsets_at(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
-        """The first offset at or after that broker time; None: there is none yet."""
+        """Returns the first offset whose broker time is at or after the given one. None: there is none yet."""
         return values_of(
             await self._blocking("offsets_for_times", len(times_ms), lambda: self._admin.offsets_for_times(times_ms))
         )
 
     async def newest_times(self, partitions: Sequence[TopicPartitionKey]) -> dict[TopicPartitionKey, int | None]:
-        """The broker time of the newest record of each; None: it has none."""
+        """Returns the broker time of the newest record of each partition, in milliseconds. None: the partition has no record."""
         return values_of(
             await self._blocking("newest_times", len(partitions), lambda: self._admin.newest_times(partitions))
         )
@@ -247,21 +247,22 @@ class KafkaLink:
     # writes
 
     async def write(self, records: Sequence[RegistryRecord]) -> None:
-        """Returns when the registry has them and was read back."""
+        """Writes records to the registry. Returns when they were read back."""
         await self._writes.ask({record.key: record for record in records})
 
     async def remove(self, keys: Sequence[str]) -> None:
         await self._writes.ask(dict.fromkeys(keys))
 
     async def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaCallError]:
-        """Returns when the topics can be used, or why one can't: that of one says nothing of the others."""
+        """Creates the topics and returns when they can be used. The result of a topic that can't be used is the error; the other topics are
+        not affected."""
         return await self._creates.ask({spec.name: spec for spec in specs})
 
     async def create_partitions(self, topic: str, total: int) -> None:
         values_of(await self._grows.ask({topic: total}))
 
     async def alter_config(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Raises SettingsRefused, and remembers which."""
+        """Raises SettingsRefused, and remembers the refused settings."""
         try:
             values_of(await self._alters.ask({topic: settings}))
         except SettingsRefused as e:
@@ -276,7 +277,7 @@ class KafkaLink:
         values_of(await self._in_helper("commit", len(offsets), group, dict(offsets)))
 
     async def fence(self, transactional_ids: Sequence[str]) -> None:
-        """In the helper: its producers look for a coordinator, too."""
+        """Fences producers, in the helper, because this looks for coordinators too."""
         values_of(await self._in_helper("fence", len(transactional_ids), list(transactional_ids)))
 
     async def delete_group(self, group: str) -> None:
@@ -286,11 +287,11 @@ class KafkaLink:
     # the calls themselves
 
     def _gathered(self, call: str, function: Callable[[list[K]], Mapping[K, R]]) -> Gatherer[K, None, R]:
-        """Of a blocking call that takes a list of items."""
+        """Returns the Gatherer of a blocking call that takes a list of items."""
         return self._gathered_with(call, lambda items: function([*items]))
 
     def _gathered_with(self, call: str, function: Callable[[dict[K, P]], Mapping[K, R]]) -> Gatherer[K, P, R]:
-        """Of a blocking call that takes a parameter of each item."""
+        """Returns the Gatherer of a blocking call that takes a parameter for each item."""
         return Gatherer(lambda items: self._blocking(call, len(items), lambda: function(items)))
 
     async def _read_committed(
@@ -337,7 +338,8 @@ class KafkaLink:
         return await self._group_helper.call(call, *arguments)
 
     def _begin(self, call: str, items: int) -> None:
-        """A pass may go on with a link whose connection was changed or deleted meanwhile. Raises KafkaUnreachable."""
+        """Counts a call. Raises KafkaUnreachable if the link is closed: a pass may still use it after its connection was changed or
+        deleted."""
         if self._closed:
             raise KafkaUnreachable(f"could not call {call} because the connection was changed or deleted meanwhile")
         metrics.KAFKA_CALLS.labels(call).inc()
@@ -345,7 +347,7 @@ class KafkaLink:
 
 
 def merged(items: Iterable[GroupPartitions]) -> dict[str, list[TopicPartitionKey]]:
-    """Of one group several may ask at once, each for partitions of its own."""
+    """Merges requests about the same group, each for its own partitions."""
     wanted: dict[str, dict[TopicPartitionKey, None]] = {}
     for group, partitions in items:
         wanted.setdefault(group, {}).update(dict.fromkeys(partitions))

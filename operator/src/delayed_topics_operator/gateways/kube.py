@@ -1,7 +1,7 @@
-"""All calls to the API server: plain dicts in and out, server-side apply, one error tree, every call counted.
+"""All calls to the API server: plain dicts in and out, server-side apply, one error tree, and a count of every call.
 
-The generated methods of the official client send a strategic merge where an apply is meant, and its models refuse
-fields that they don't know; so only its configuration and transport are used.
+Only the configuration and the transport of the official client are used. Its generated methods send a strategic merge patch where an apply
+is meant, and its models refuse fields that they don't know.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ from delayed_topics_operator.values.manifest import Manifest
 REQUEST_SECONDS = 20.0
 CONNECTIONS = 64
 PAGE_ITEMS = 500
-"""Of a list, as client-go has it: neither side holds all of a long one at once."""
+"""The page size of lists, as in client-go. Neither side holds all of a long list at once."""
 
 Propagation = Literal["Foreground", "Background", "Orphan"]
 
 
 @dataclass(frozen=True)
 class Api:
-    """Where objects of a kind are found."""
+    """The API group, version and plural name of a kind."""
 
     group_version: str
     plural: str
@@ -75,7 +75,7 @@ _UNAVAILABLE = frozenset({429, 500, 502, 503, 504})
 
 
 class Kube:
-    """`await Kube.connect()` uses the kubeconfig if KUBECONFIG names one or the default one exists, else the pod's account."""
+    """`await Kube.connect()` uses the service account of the pod, or outside a pod the kubeconfig."""
 
     def __init__(self, client: aio.client.ApiClient, before_writing: Callable[[], None]) -> None:
         self._client = client
@@ -83,14 +83,14 @@ class Kube:
 
     @classmethod
     async def connect(cls, *, before_writing: Callable[[], None] = lambda: None) -> "Kube":
-        """`before_writing`: called right before each call that changes something; what it raises is raised."""
+        """`before_writing`: called right before each call that changes something. What it raises ends the call."""
         configuration = type.__call__(aio.client.Configuration)
         try:
             aio.config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except aio.config.ConfigException:
             await aio.config.load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         configuration.connection_pool_maxsize = CONNECTIONS
-        # As kopf has it for the watches. aiohttp would look for proxies in all variables of the environment at every call.
+        # As in kopf's watches. Otherwise aiohttp looks for proxies in all environment variables at every call.
         configuration.client_session_kwargs = {"trust_env": False}
         return cls(aio.client.ApiClient(configuration), before_writing)
 
@@ -102,7 +102,7 @@ class Kube:
         return await self._call("GET", kind, namespace, name)
 
     async def find(self, kind: str, namespace: str | None, name: str) -> Manifest | None:
-        """None where there is none."""
+        """Returns the object. None: it does not exist."""
         try:
             return await self.get(kind, namespace, name)
         except NotFound:
@@ -111,8 +111,8 @@ class Kube:
     async def list_all(
         self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> list[Manifest]:
-        """In pages. When the API server no longer keeps the state of the first page, asks for all of it at once, as client-go's
-        pager does."""
+        """Lists all objects, in pages. If the API server no longer has the state of the first page, lists all of them in one call, as the
+        pager of client-go does."""
         selectors = [(key, chosen) for key, chosen in (("labelSelector", labels), ("fieldSelector", fields)) if chosen]
         items: list[Manifest] = []
         token = ""
@@ -137,10 +137,10 @@ class Kube:
         field_manager: str = FIELD_MANAGER,
         force: bool = True,
     ) -> Manifest:
-        """Server-side apply: creates the object, or makes the fields of `manifest`, and only those, what they are there.
+        """Server-side apply: creates the object, or sets the fields that `manifest` has, and only these.
 
-        Fields that this field manager applied before and that are no longer in `manifest` are removed. Without `force`
-        it raises Conflict if another one has applied another value of a field.
+        Fields that this field manager applied before and that are no longer in `manifest` are removed. Without `force`, raises Conflict if
+        another field manager has applied another value of a field.
         """
         meta = manifest["metadata"]
         return await self._call(
@@ -156,7 +156,7 @@ class Kube:
         )
 
     async def merge(self, kind: str, namespace: str | None, name: str, patch: Manifest) -> Manifest:
-        """A JSON merge patch; with `metadata.resourceVersion` in it, Conflict if somebody was faster."""
+        """Sends a JSON merge patch. If it contains `metadata.resourceVersion`, raises Conflict if someone else was faster."""
         return await self._call(
             "PATCH", kind, namespace, name, body=patch, content_type="application/merge-patch+json",
             query=[("fieldManager", FIELD_MANAGER)],
@@ -178,7 +178,7 @@ class Kube:
         uid: str | None = None,
         propagation: Propagation = "Background",
     ) -> None:
-        """What isn't there counts as deleted, and so does an object of another `uid`."""
+        """Deletes an object. One that does not exist counts as deleted, and so does one with another `uid`."""
         options: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         if uid is not None:
             options["preconditions"] = {"uid": uid}

@@ -1,4 +1,4 @@
-"""For how long this process may act as the operator of its installation. The lease extends it, and every call to the outside checks it."""
+"""How long this process may act as the operator of its installation. The lease extends this time, and every outgoing call checks it."""
 
 import asyncio
 import math
@@ -23,13 +23,13 @@ class Leadership:
 
     @classmethod
     def without_end(cls) -> "Leadership":
-        """Of a process that shares with no other."""
+        """Returns the leadership of a process that never shares its installation with another."""
         leadership = cls()
         leadership.extend(math.inf)
         return leadership
 
     def extend(self, until: float) -> None:
-        """`until`: by the clock."""
+        """`until`: a time of the monotonic clock, in seconds."""
         self._until = until
 
     @property
@@ -37,14 +37,15 @@ class Leadership:
         return self._until - self._clock()
 
     def check(self) -> None:
-        """Right before each call that leaves this process: it may have been frozen since the last one. Raises LeadershipLost."""
+        """Must be called right before each call that leaves this process, since the process may have been frozen for a while. Raises
+        LeadershipLost."""
         if self.ended is not None:
             raise LeadershipLost(self.ended)
         if self.remaining_seconds <= 0:
             raise LeadershipLost("the lease was not renewed in time, so another operator may act now")
 
     def bound(self, call: Callable[[], T]) -> Callable[[], T]:
-        """For a thread, where `call` may have to wait, or be frozen, before it begins."""
+        """Returns `call` with a check before it, for a thread in which the call may wait, or be frozen, before it begins."""
 
         def checked() -> T:
             self.check()
@@ -53,6 +54,6 @@ class Leadership:
         return checked
 
     def end(self, why: str) -> None:
-        """For good. `why`: a sentence."""
+        """Ends the leadership for good. `why`: a sentence."""
         self.ended = self.ended or why
         self.over.set()

@@ -1,4 +1,4 @@
-"""Events for `kubectl describe`. What was said a short while ago is not said again; an Event that can't be written is only logged."""
+"""Events for `kubectl describe`. A recent Event is not repeated, and an Event that can't be written is only logged."""
 
 import logging
 import time
@@ -27,14 +27,14 @@ class Recorder:
         self._kube = kube
         self._clock = clock
         self._said: dict[tuple[str, str, str], float] = {}
-        """The oldest first."""
+        """When an Event of this UID, reason and message was recorded, the oldest first."""
 
     async def tell(self, resource: dict[str, Any], notices: Iterable[Notice]) -> None:
         for notice in notices:
             await self.record(resource, notice)
 
     async def record(self, resource: dict[str, Any], notice: Notice) -> None:
-        """`resource`: the object that it is about."""
+        """Writes an Event about `resource`."""
         meta = resource["metadata"]
         now = self._clock()
         while self._said and now - next(iter(self._said.values())) >= SILENCE_SECONDS:
@@ -58,8 +58,8 @@ class Recorder:
             log.warning("could not write an Event: %s", e)
 
     async def _tell_of_namespace(self, resource: dict[str, Any], notice: Notice) -> None:
-        """Writes an Event about the namespace, since a namespace that is being deleted takes no Events. An Event about a namespace is in
-        `default`."""
+        """Writes the Event about the Namespace instead, since a namespace that is being deleted accepts no Events. Events about a Namespace
+        are in `default`."""
         meta = resource["metadata"]
         about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": meta["namespace"]}}
         message = f"{resource['kind']} {meta['namespace']}/{meta['name']}: {notice.message}"

@@ -1,4 +1,4 @@
-"""The registry and the events of one Kafka cluster, by clients that belong to one thread: all that they do is done there."""
+"""The registry and the events of one Kafka cluster. Their clients are used only in one thread."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -32,9 +32,9 @@ class RegistryThread:
         leadership: Leadership,
         event_log: EventLog,
     ) -> None:
-        """`registry_bytes`: the most keys and values that are held.
+        """`registry_bytes`: the limit for keys and values.
 
-        `transactional_id`: of the one writer that there may be. When another one opens, the `leadership` of this process ends."""
+        `transactional_id`: identifies the only writer that may exist. When another one opens, the `leadership` of this process ends."""
         self._connection = connection
         self._client_id = client_id
         self._timeout_seconds = timeout_seconds
@@ -49,7 +49,7 @@ class RegistryThread:
         self._events: EventFollower | None = None
 
     async def open(self) -> None:
-        """Shuts out the writers before this one, and reads what there is."""
+        """Fences earlier writers, and reads the registry and the events."""
 
         def open_all() -> None:
             follower = self._follower = RegistryFollower(
@@ -62,7 +62,7 @@ class RegistryThread:
                 timeout_seconds=self._timeout_seconds,
                 transactional_id=self._transactional_id,
             )
-            self._writer.open()  # before anything is read: what another one had begun is there then, or never will be
+            self._writer.open()  # before anything is read, so that a transaction of another writer is complete or aborted
             self._events = EventFollower(self._connection, client_id=self._client_id)
             follower.catch_up(self._timeout_seconds)
             self._events.catch_up(self._timeout_seconds, self._event_log.add)
@@ -70,7 +70,7 @@ class RegistryThread:
         await self._in_thread(open_all)
 
     async def close(self) -> None:
-        """When what is under way has ended."""
+        """Closes the clients after the call that is under way."""
 
         def close_all() -> None:
             for follower in (self._follower, self._events):
@@ -81,11 +81,11 @@ class RegistryThread:
         self._thread.shutdown(wait=False)
 
     async def read(self) -> RegistryState:
-        """As it is now. A copy: it does not change any more."""
+        """Returns a copy of the registry as it is now."""
 
         def read() -> RegistryState:
             follower, writer, _ = self._opened()
-            writer.open()  # a write may have failed
+            writer.open()  # again, in case a write has failed
             follower.catch_up(self._timeout_seconds)
             if follower.state.next_offset != self._last_read.next_offset:
                 self._last_read = follower.state.copy()
@@ -94,7 +94,7 @@ class RegistryThread:
         return await self._in_thread(read)
 
     async def write(self, items: Mapping[str, RegistryRecord | None]) -> None:
-        """Record by key; None removes it. Returns when they were read back."""
+        """Writes records by key; None removes the record. Returns when they were read back."""
 
         def write() -> None:
             writer = self._opened()[1]
@@ -108,7 +108,7 @@ class RegistryThread:
         await self._in_thread(write)
 
     async def poll(self) -> set[str]:
-        """The front topics that there is news of since the last call."""
+        """Returns the front topics with news since the last call."""
 
         def poll() -> set[str]:
             follower, _, events = self._opened()

@@ -1,4 +1,4 @@
-"""Values that all parts of the operator pass on: what is to be done, what is said of it, what Kubernetes says, and what follows from that.
+"""Values that all parts of the operator share: plans, conditions, Events, and what the objects of Kubernetes mean.
 
-Nothing here makes a call or has a clock, and nothing is about one kind of resource only: that belongs to the folder of the kind.
+Nothing here makes a call or reads a clock. Code for a single kind of resource belongs in the folder of that kind.
 """

@@ -1,4 +1,4 @@
-"""A condition as it is written: when a condition last changed follows from what the resource says already. And that status, read."""
+"""Conditions as they are written, with the time of the last transition, and statuses as they were written before."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -15,8 +15,8 @@ from delayed_topics_operator.values.plan import ConditionState
 def condition(
     kind: Condition, said: ConditionState, *, known: Iterable[StatusCondition], now: datetime, generation: int | None
 ) -> StatusCondition:
-    """`known`: the conditions that the resource has. As everywhere in Kubernetes, `lastTransitionTime` follows the status alone:
-    another reason or message does not change it."""
+    """Returns the condition to write. `known`: the conditions that the resource has. As everywhere in Kubernetes, `lastTransitionTime`
+    changes with the status alone, and not with the reason or the message."""
     before = next((c for c in known if c.type == kind), None)
     return StatusCondition(
         type=kind,
@@ -32,7 +32,7 @@ S = TypeVar("S", bound=StatusBase)
 
 
 def status_of(model: type[S], raw: Mapping[str, Any]) -> S:
-    """As it was last written; an empty one if a version wrote it that this one can't read."""
+    """Returns the status as it was last written. If a version of the operator wrote it that this one can't read, the status is empty."""
     try:
         return model.model_validate(raw.get("status") or {}, by_alias=True, by_name=False)
     except ValidationError:

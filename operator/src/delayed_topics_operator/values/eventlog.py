@@ -1,6 +1,6 @@
-"""What the workers said in `delayedtopics.events`, by delayed topic: alarms that are raised, and the latest rebalances. Pure.
+"""What the workers reported in `delayedtopics.events`, by delayed topic: raised alarms and the latest rebalances. Pure.
 
-Bounded, since whoever may write events must not fill the operator's memory.
+The size is bounded, so that no one who may write events can fill the operator's memory.
 """
 
 from dataclasses import dataclass, field
@@ -14,15 +14,15 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_NAME, MAX_REASON, MAX_MESSAGE = 253, 100, 1000
-"""Characters that are kept of a topic's or a member's name, and of an alarm."""
+"""In characters. Events of topics or members with longer names are ignored; reasons and messages of alarms are cut."""
 MAX_ALARMS = 100
-"""Of one topic: the latest that are raised."""
+"""Raised alarms that are kept for one topic, the latest ones."""
 MAX_TOPICS_BYTES = 32 * 2**20
-"""Of all topics, about. Those that nobody has told of for the longest time are forgotten then."""
+"""The approximate limit for all topics. Above it, the topics without events for the longest time are forgotten."""
 ENTRY_BYTES = 400
-"""Of an entry without its text."""
+"""The approximate size of an entry without its text."""
 KEPT_REBALANCES = 1000
-"""Of one topic: more than it has while the operator is away."""
+"""Rebalances that are kept for one topic, more than happen while the operator is away."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class RaisedAlarm:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerNews:
-    """Of one delayed topic. `rebalances`: oldest first."""
+    """What the workers reported about one delayed topic. `rebalances`: oldest first."""
 
     alarms: tuple[RaisedAlarm, ...] = ()
     rebalances: tuple[Rebalance, ...] = ()
@@ -47,13 +47,13 @@ class _Topic:
     alarms: dict[tuple[str, str], RaisedAlarm] = field(default_factory=dict)
     rebalances: Rebalances = field(default_factory=lambda: Rebalances(keep=KEPT_REBALANCES))
     news: WorkerNews | None = None
-    """None: not asked for since something was told."""
+    """The cached result of `EventLog.news`. None: an event was added since it was built."""
     bytes: int = 0
 
-    def weighed(self) -> int:
-        """About how many bytes it takes."""
-        told = sum(len(alarm.member) + len(alarm.reason) + len(alarm.message) for alarm in self.alarms.values())
-        return ENTRY_BYTES * (1 + len(self.alarms)) + told + self.rebalances.bytes
+    def estimated_bytes(self) -> int:
+        """Returns approximately how many bytes the topic takes."""
+        text = sum(len(alarm.member) + len(alarm.reason) + len(alarm.message) for alarm in self.alarms.values())
+        return ENTRY_BYTES * (1 + len(self.alarms)) + text + self.rebalances.bytes
 
 
 @dataclass
@@ -62,21 +62,21 @@ class EventLog:
 
     most_bytes: int = MAX_TOPICS_BYTES
     _topics: dict[str, _Topic] = field(default_factory=dict)
-    """Whoever was told of last is last."""
+    """In the order of their latest events."""
     _bytes: int = 0
     _lock: Lock = field(default_factory=Lock)
 
     def news(self, topic: str) -> WorkerNews:
         with self._lock:
-            told = self._topics.get(topic)
-            if told is None:
+            known = self._topics.get(topic)
+            if known is None:
                 return WorkerNews()
-            if told.news is None:
-                told.news = WorkerNews(alarms=tuple(told.alarms.values()), rebalances=told.rebalances.latest)
-            return told.news
+            if known.news is None:
+                known.news = WorkerNews(alarms=tuple(known.alarms.values()), rebalances=known.rebalances.latest)
+            return known.news
 
     def add(self, event: Event) -> None:
-        if max(len(event.topic), len(event.member)) <= MAX_NAME:  # others are no topics, and no pods
+        if max(len(event.topic), len(event.member)) <= MAX_NAME:  # no topic or pod has a longer name
             with self._lock:
                 self._add(event)
 
@@ -86,12 +86,12 @@ class EventLog:
         if event.kind == "alarm":
             self._alarm(topic, event)
         elif event.kind in ("worker-started", "worker-stopped"):
-            # a worker that starts says anew what is wrong; one that has stopped says nothing
+            # a worker that starts raises its alarms again; one that has stopped has none
             topic.alarms = {key: alarm for key, alarm in topic.alarms.items() if alarm.member != event.member}
         topic.rebalances.add(event)
         topic.news = None
         self._bytes -= topic.bytes
-        topic.bytes = topic.weighed()
+        topic.bytes = topic.estimated_bytes()
         self._bytes += topic.bytes
         while self._bytes > self.most_bytes:
             forgotten = next(iter(self._topics))
@@ -107,10 +107,10 @@ class EventLog:
             topic.alarms.pop((event.member, reason), None)
 
 
-def _text(told: object, most: int) -> str:
-    """Without halves of characters, which JSON can name: the API server writes another one for each, so that a status with one never is as
-    it was to be."""
-    return str(told)[:most].encode(errors="replace").decode()
+def _text(value: object, most: int) -> str:
+    """Returns the text without lone surrogates, which JSON can encode. The API server replaces them, so a status with one would never
+    equal the wanted status."""
+    return str(value)[:most].encode(errors="replace").decode()
 
 
 def _keep_latest(entries: dict[K, V], most: int) -> None:

@@ -1,4 +1,4 @@
-"""A plan in words: for plan-only, events and logs."""
+"""A plan in words, for plan-only, Events and logs."""
 
 from typing import assert_never
 
@@ -116,6 +116,6 @@ def _event_reason(action: Action) -> str | None:  # noqa: C901  one line per cas
 
 
 def explanation(actions: tuple[Action, ...]) -> str:
-    """All of them, numbered."""
+    """Returns all actions in words, numbered."""
     text = "; ".join(f"{number}. {in_words(action)}" for number, action in enumerate(actions, 1))
     return text if len(text) <= MAX_EXPLANATION else text[: MAX_EXPLANATION - 1] + "…"

@@ -1,7 +1,7 @@
-"""The names by which the operator applies fields. Kubernetes notes them in `managedFields`; each owns the fields that it applied."""
+"""The operator's field managers. Kubernetes records them in `managedFields`; each owns the fields that it applied."""
 
 FIELD_MANAGER = "delayed-topics-operator"
 AUDITS_FIELD_MANAGER = "delayed-topics-operator-audits"
-"""Of what the status of a DelayedTopic says of its audits."""
+"""Owns what the status of a DelayedTopic says about its audits."""
 ELSEWHERE_FIELD_MANAGER = "delayed-topics-elsewhere"
-"""Of what an operator says of resources that another installation serves."""
+"""Owns the condition that an operator writes to resources that another installation serves."""

@@ -1,10 +1,10 @@
-"""Which resource is meant."""
+"""The identity of a resource."""
 
 from typing import NamedTuple
 
 
 class Key(NamedTuple):
-    """A resource. `namespace` is empty for cluster-scoped ones."""
+    """Identifies a resource. `namespace` is empty for cluster-scoped resources."""
 
     kind: str
     namespace: str

@@ -1,4 +1,4 @@
-"""The labels of all that the operator makes for a resource, and of workers."""
+"""The labels of objects that the operator makes for a resource."""
 
 import hashlib
 
@@ -6,10 +6,10 @@ APP = "delayed-topics-worker"
 MANAGED_BY = "delayed-topics-operator"
 NAMESPACE_LABEL = "delayedtopics.io/namespace"
 NAME_LABEL = "delayedtopics.io/name"
-"""Whose it is; a name that is too long for a label is cut there."""
+"""With NAMESPACE_LABEL, the resource that the object belongs to. A name that is too long for a label is shortened."""
 CONNECTION_KIND_LABEL = "delayedtopics.io/connection-kind"
 CONNECTION_LABEL = "delayedtopics.io/connection"
-"""Of workers that the DelayedTopics of a connection share."""
+"""With CONNECTION_KIND_LABEL, the connection whose DelayedTopics share these workers."""
 OF_WORKERS = {"app.kubernetes.io/name": APP, "app.kubernetes.io/managed-by": MANAGED_BY}
 SELECTOR_LABELS = ",".join(f"{label}={value}" for label, value in OF_WORKERS.items())
 

@@ -9,5 +9,5 @@ Manifest = dict[str, Any]
 
 
 def encoded(files: Mapping[str, str]) -> dict[str, str]:
-    """The data of a Secret."""
+    """Returns the files as the data of a Secret."""
     return {key: base64.b64encode(value.encode()).decode() for key, value in files.items()}

@@ -1,4 +1,4 @@
-"""What is to be done: values that `execute` walks and `explain` prints."""
+"""Plans: values that `engine/execute.py` executes and `explain.py` puts into words."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +15,9 @@ from delayed_topics_operator.values.manifest import Manifest
 
 @dataclass(frozen=True, kw_only=True)
 class AddFinalizer:
-    """Before anything is made. `uid`: of the resource; one that was made under the same name since does not get it. `installation`: noted
-    with it, as the one that began; None: nothing is noted."""
+    """Adds the finalizer, before anything is made for the resource. `uid`: the UID of the resource, so that one that was created since
+    under the same name does not get the finalizer. `installation`: the installation that begins, recorded in the same call; None: none
+    is recorded."""
 
     uid: str
     installation: str | None = None
@@ -24,12 +25,12 @@ class AddFinalizer:
 
 @dataclass(frozen=True, kw_only=True)
 class RemoveFinalizer:
-    """After everything is removed, or left behind as the policy says."""
+    """Removes the finalizer, after everything was removed, or left behind as the deletion policy requires."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteRegistry:
-    """`why` is a phrase for people."""
+    """`why`: what the record changes, as a phrase for people."""
 
     record: RegistryRecord
     why: str
@@ -43,7 +44,7 @@ class RemoveFromRegistry:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateTopics:
-    """`record`: what is noted of the resource's topics before; the ids of those that can't be marked are added to it."""
+    """`record`: the registry's record of the resource's topics so far. The ids of topics that can't be marked are added to it."""
 
     specs: tuple[NewTopicSpec, ...]
     record: TopicsRecord
@@ -51,7 +52,7 @@ class CreateTopics:
 
 @dataclass(frozen=True, kw_only=True)
 class GrowTopic:
-    """`total`: partitions afterwards."""
+    """`present`, `total`: the number of partitions before and afterwards."""
 
     topic: str
     present: int
@@ -69,7 +70,7 @@ class AlterSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitOffsets:
-    """For the group, before it has members."""
+    """Commits the start offsets of a group, before it has members."""
 
     group: str
     offsets: Mapping[TopicPartitionKey, int]
@@ -82,7 +83,7 @@ class DeleteGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class FenceWorkers:
-    """Those that are gone for good, by their transactional ids: what they left open holds readers back no longer."""
+    """Fences workers that are gone for good, by their transactional ids, so that their open transactions no longer hold readers back."""
 
     transactional_ids: tuple[str, ...]
 
@@ -94,7 +95,7 @@ class DeleteTopics:
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyChild:
-    """`change`: created, repaired (it had drifted) or changed (something else is wanted). `rolls`: its pods are replaced."""
+    """`change`: created, repaired (it had drifted) or changed (something else is wanted). `rolls`: whether its pods are replaced."""
 
     manifest: Manifest = field(repr=False)
     change: Literal["created", "repaired", "changed"]
@@ -111,7 +112,7 @@ class ApplyChild:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleWorkers:
-    """Of a StatefulSet, whose pods stay as they are: how many there are does not wait for a rollout that is held back."""
+    """Changes only the number of pods of a StatefulSet, so that scaling does not wait for a rollout that is held back."""
 
     namespace: str
     name: str
@@ -122,7 +123,7 @@ class ScaleWorkers:
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteChild:
-    """`orphan`: what it made stays; a StatefulSet is made again around its pods."""
+    """`orphan`: the object's dependents stay. A StatefulSet is then created again, and adopts its pods."""
 
     kind: str
     namespace: str
@@ -160,8 +161,8 @@ class ConditionState:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """An Event for the resource. `outlives_namespace`: it is about what stays, and so is told of the Namespace if the resource's is
-    being deleted and takes no Events any more."""
+    """An Event about the resource. `outlives_namespace`: it is about something that stays, so it is written about the Namespace if the
+    namespace is being deleted and takes no Events any more."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -174,7 +175,7 @@ Conditions = Mapping[Condition, ConditionState]
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one check found. `proceed`: later checks may go on."""
+    """The result of one check. `proceed`: whether later checks run. `wake_seconds`: see Plan."""
 
     actions: tuple[Action, ...] = ()
     conditions: Conditions = field(default_factory=dict)
@@ -184,10 +185,10 @@ class Finding:
 
 
 def merged(findings: Sequence[Finding]) -> Finding:
-    """What all of them found. Of a condition that several have, the last one counts."""
+    """Combines the findings. If several have the same condition, the last one counts."""
     return Finding(
         actions=tuple(action for finding in findings for action in finding.actions),
-        conditions={kind: said for finding in findings for kind, said in finding.conditions.items()},
+        conditions={kind: state for finding in findings for kind, state in finding.conditions.items()},
         notices=tuple(notice for finding in findings for notice in finding.notices),
         proceed=all(finding.proceed for finding in findings),
         wake_seconds=min((f.wake_seconds for f in findings if f.wake_seconds is not None), default=None),
@@ -196,10 +197,10 @@ def merged(findings: Sequence[Finding]) -> Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Executed in order. A failure at Kafka ends what is to be done there, and one in Kubernetes what is to be done there; see
-    `Executor.execute`. `wake_seconds`: when to look again, beside the resync. `status` None: leave it. `takes`: what the resource has of
-    its namespace's quota from now on; None: as before. `decided`: a status that is written before the actions, since the passes that
-    follow go by what it decides; None: they decide nothing new."""
+    """The actions are executed in order. A failure at Kafka ends those at Kafka, and a failure in Kubernetes those in Kubernetes; see
+    `Executor.execute`. `status`: None leaves it as it is. `wake_seconds`: when to look again, in addition to the resync. `takes`: what the
+    resource has of its namespace's quota from now on; None: as before. `decided`: a status that is written before the actions, because
+    later passes depend on what it decides; None: nothing new is decided."""
 
     actions: tuple[Action, ...] = ()
     status: DelayedTopicStatus | None = None

@@ -1,4 +1,4 @@
-"""What the specs of all pods have in common that the operator makes."""
+"""What the specs of all pods that the operator makes have in common."""
 
 from delayed_topics_crds import to_dict
 from delayed_topics_crds.delayed_topic import WorkerTemplate
@@ -13,11 +13,11 @@ CONTAINER_SECURITY = {
     "runAsNonRoot": True,
     "capabilities": {"drop": ["ALL"]},
 }
-"""Of every pod that the operator makes: what the restricted standard of Kubernetes asks for."""
+"""With POD_SECURITY, what the restricted Pod Security Standard of Kubernetes requires."""
 
 
 def nodes(asked: WorkerTemplate | Spark) -> Manifest:
-    """Of the spec of a pod: to which nodes it may go."""
+    """Returns the fields of a pod's spec that say on which nodes it may run."""
     given = {
         "nodeSelector": dict(asked.node_selector or {}),
         "tolerations": [to_dict(toleration) for toleration in asked.tolerations or ()],

@@ -1,4 +1,4 @@
-"""Why a pod doesn't run, or there is none, from what Kubernetes says. Pure."""
+"""Why a pod does not run, or why there is none, from its status and Events. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ _STUCK = _IMAGE_REASONS | frozenset(
         "RunContainerError",
     }
 )
-"""Reasons of a waiting container that somebody has to do something about."""
-_TELLING = frozenset({"FailedCreate", "FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume"})
-"""Reasons of Events about what no status says."""
+"""Reasons of a waiting container that wait for someone to correct something."""
+_EVENT_REASONS = frozenset({"FailedCreate", "FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume"})
+"""Reasons of Events about problems that no status shows."""
 MAX_WORDS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Obstacle:
-    """What somebody has to do something about: the image, the room on nodes, the memory limit, or what the message says."""
+    """A problem that someone has to solve. `about`: the image, the room on nodes, the memory limit, or what the message says."""
 
     about: Literal["image", "room", "memory", "other"]
     message: str
 
 
 def obstacle(pod: Manifest) -> Obstacle | None:
-    """Why the pod has not started. None: its status does not say that something is wrong."""
+    """Returns why the pod has not started, or None if its status shows no problem."""
     name = pod["metadata"]["name"]
     for container in _containers(pod):
         waiting = (container.get("state") or {}).get("waiting") or {}
@@ -46,7 +46,8 @@ def obstacle(pod: Manifest) -> Obstacle | None:
 
 
 def hindrance(pod: Manifest) -> Obstacle | None:
-    """Why it has not started, or how its container ended the last time, unless it is ready again or shall go."""
+    """Returns why the pod has not started, or how its container last ended. None if the container is ready again, or the pod is being
+    deleted."""
     if pod["metadata"].get("deletionTimestamp"):
         return None
     return obstacle(pod) or next((ending for c in _containers(pod) if (ending := _ending(pod, c))), None)
@@ -67,22 +68,22 @@ def _ending(pod: Manifest, container: Manifest) -> Obstacle | None:
 
 
 def protocol_refusal(pod: Manifest) -> str | None:
-    """What a worker said that has ended since Kafka hasn't its rebalance protocol."""
+    """Returns the last line of a worker that ended because Kafka does not have its rebalance protocol. None: it did not end so."""
     endings = ((c.get(state) or {}).get("terminated") for c in _containers(pod) for state in ("state", "lastState"))
     refused = next((ending for ending in endings if ending and ending.get("exitCode") == EXIT_PROTOCOL_REFUSED), None)
     return None if refused is None else _words(refused) or "Kafka refuses the rebalance protocol"
 
 
 def silent(pod: Manifest) -> bool:
-    """Whether it has not started and its status doesn't say why."""
+    """Whether the pod has not started, and its status does not say why."""
     return (pod.get("status") or {}).get("phase") == "Pending" and obstacle(pod) is None
 
 
 def told(events: Iterable[Manifest]) -> Obstacle | None:
-    """By the newest Event that somebody has to do something about."""
-    telling = [event for event in events if event.get("reason") in _TELLING]
+    """Returns the problem that the newest of these Events reports, or None."""
+    relevant = [event for event in events if event.get("reason") in _EVENT_REASONS]
     newest = max(
-        telling, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""), default=None
+        relevant, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""), default=None
     )
     if newest is None:
         return None
@@ -91,7 +92,7 @@ def told(events: Iterable[Manifest]) -> Obstacle | None:
 
 
 def _words(ending: Manifest) -> str:
-    """The last line that a container wrote."""
+    """Returns the last line of a container's termination message."""
     lines = str(ending.get("message") or "").strip().splitlines()
     return lines[-1].removeprefix("Error: ")[:MAX_WORDS] if lines else ""
 

@@ -1,4 +1,4 @@
-"""Quantities of Kubernetes as numbers: `1000m` and `1` are the same, and the API server writes the shorter."""
+"""Quantities of Kubernetes as numbers. `1000m` and `1` are equal, and the API server writes the shorter one."""
 
 from decimal import Decimal
 from typing import Any
@@ -10,7 +10,8 @@ MIN_DIGIT, MAX_DIGIT = -30, 18
 
 
 def quantity(value: Any) -> Decimal | None:
-    """None: it is none, or none that a machine has (a tenant's `1e99999999` has a hundred million digits as an integer)."""
+    """Returns the number. None: it is no quantity, or more or less than any machine has (a tenant's `1e99999999` has a hundred million
+    digits as an integer)."""
     try:
         exact: Decimal = parse_quantity(str(value))  # type: ignore[no-untyped-call]
     except ValueError:

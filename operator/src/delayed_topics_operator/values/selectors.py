@@ -1,4 +1,4 @@
-"""Label selectors, as Kubernetes reads them."""
+"""Label selectors of Kubernetes."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from delayed_topics_crds.pods import LabelSelector, LabelSelectorRequirement
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """As Kubernetes reads a label selector: all requirements hold, and none is everything."""
+    """Whether the selector matches the labels. As in Kubernetes, all requirements must hold, and an empty selector matches everything."""
     return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
         _holds(requirement, labels) for requirement in selector.match_expressions or ()
     )

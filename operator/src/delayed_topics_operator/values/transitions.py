@@ -1,4 +1,4 @@
-"""The Events that a change of status is worth. Pure."""
+"""The Events about a change of status. Pure."""
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.words import counted
@@ -36,7 +36,7 @@ WARNED = frozenset(
 
 
 def autoscaled(before: DelayedTopicStatus, after: DelayedTopicStatus) -> tuple[Notice, ...]:
-    """Autoscaling decided."""
+    """Returns an Event if autoscaling has scaled the workers between the two statuses."""
     known = before.workers.last_scaled if before.workers is not None else None
     found = after.workers.last_scaled if after.workers is not None else None
     if found is None or found == known:
@@ -46,7 +46,7 @@ def autoscaled(before: DelayedTopicStatus, after: DelayedTopicStatus) -> tuple[N
 
 
 def notices(before: StatusBase, after: StatusBase) -> tuple[Notice, ...]:
-    """Ready turned True, or False for another reason; an alarm was raised or cleared."""
+    """Returns Events if Ready became True, or has a new reason that warns, and if an alarm was raised or cleared."""
     found: list[Notice] = []
     was, now = _of(before, Condition.READY), _of(after, Condition.READY)
     if now is not None and now.status == "True" and (was is None or was.status != "True"):

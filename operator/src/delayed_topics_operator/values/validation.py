@@ -1,4 +1,4 @@
-"""Why a resource can't be read, in words."""
+"""Messages about resources that can't be parsed or carried out."""
 
 from pydantic import ValidationError
 

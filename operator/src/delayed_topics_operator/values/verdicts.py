@@ -1,4 +1,4 @@
-"""What a verdict of an audit is as a condition."""
+"""The reason and the status of the condition for each verdict of an audit."""
 
 from typing import Final, Literal
 
