@@ -1,4 +1,4 @@
-"""ClusterKafkaConnection and KafkaConnection: can Kafka be reached, and who may have what by it? Holds the links to Kafka that others use.
+"""ClusterKafkaConnection and KafkaConnection: whether Kafka can be reached, and who may use it. Holds the links to Kafka that others use.
 
-The other kinds ask here for the connections that they name. Of them nothing is known here but what uses a connection.
+The controllers of the other kinds look up connections here. This package knows their resources only as users of a connection.
 """

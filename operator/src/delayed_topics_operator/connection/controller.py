@@ -1,4 +1,4 @@
-"""ClusterKafkaConnection and KafkaConnection: can Kafka be reached by it? Holds the links that everybody else uses."""
+"""ClusterKafkaConnection and KafkaConnection: whether Kafka can be reached. Holds the links that all other controllers use."""
 
 import asyncio
 import logging
@@ -48,15 +48,15 @@ from delayed_topics_operator.values.validation import problems
 log = logging.getLogger(__name__)
 
 QUIET = {"log_level": 2}
-"""The client library would tell of every try to reach a broker; what matters comes back from the calls."""
+"""Keeps the client library from logging every attempt to reach a broker. Errors that matter come back from the calls."""
 KINDS = ("ClusterKafkaConnection", "KafkaConnection")
 _WITHDRAWN = (Reason.CREDENTIALS_MISSING, Reason.NOT_ALLOWED, Reason.KUBERNETES_REFUSED)
-"""What a connection lacks first when its namespace is deleted: the Secret, or the operator's rights there."""
+"""Why a connection can't be used any more while its namespace is deleted: its Secret, or the operator's rights there, go first."""
 
 
 @dataclass(frozen=True)
 class Unanswered:
-    """A call by a connection that could be used was not answered. It is used as before until a look at it has failed too."""
+    """Kafka did not answer a call through a usable connection. The connection is used as before until a check has failed too."""
 
     usable: Usable
 
@@ -68,8 +68,8 @@ class _Entry:
     generation: int | None = None
 
     @property
-    def said(self) -> Usable | Unusable:
-        """What others are told."""
+    def reported(self) -> Usable | Unusable:
+        """The state as the users of the connection see it."""
         return self.state.usable if isinstance(self.state, Unanswered) else self.state
 
 
@@ -88,8 +88,8 @@ class Connections:
         news: Callable[[Key, set[str]], None],
         leadership: Leadership,
     ) -> None:
-        """`changed`: the state of this connection is another, or is known at last. `doubted`: it has to be looked at soon. `news`:
-        its registry or events have news of these front topics."""
+        """`changed`: called when the state of a connection has changed, or is known for the first time. `doubted`: called when a connection
+        has to be checked soon. `news`: called when the registry or the events have news about front topics."""
         self._context = context
         self._usage = usage
         self._changed = changed
@@ -99,24 +99,25 @@ class Connections:
         self._leadership = leadership
         self._shared = SharedWorkersOf(context)
         self._entries: dict[Key, _Entry] = {}
-        self._unlooked_since: dict[Key, datetime] = {}
+        self._unchecked_since: dict[Key, datetime] = {}
 
     def look(self, key: Key) -> tuple[Usable | Unusable, KafkaLink | None]:
-        """The state of a connection, and its link if it can be used. Raises ConnectionNotChecked until it was looked at as it is now."""
+        """Returns the state of a connection, and its link if it is usable. Raises ConnectionNotChecked until it was checked as it is
+        now."""
         entry, raw = self._entries.get(key), self._context.store.get(*key)
         if raw is not None and (entry is None or entry.generation != raw["metadata"].get("generation")):
-            return self._unlooked(key), None  # what it allows may have changed
+            return self._unchecked(key), None  # its grants may have changed
         if entry is None:
             entry = self._entries[key] = _Entry(_missing(key))
-        if isinstance(entry.said, Unusable):
-            return entry.said, None
+        if isinstance(entry.reported, Unusable):
+            return entry.reported, None
         if entry.link is None:
-            return self._unlooked(key), None  # it is being connected anew
-        return entry.said, entry.link
+            return self._unchecked(key), None  # the link is being replaced
+        return entry.reported, entry.link
 
-    def _unlooked(self, key: Key) -> Unusable:
-        """Raises ConnectionNotChecked, but not for longer than a deletion waits for Kafka."""
-        since, now = self._unlooked_since.setdefault(key, _now()), _now()
+    def _unchecked(self, key: Key) -> Unusable:
+        """Raises ConnectionNotChecked. Once this has lasted as long as a deletion waits for Kafka, returns the connection as unusable."""
+        since, now = self._unchecked_since.setdefault(key, _now()), _now()
         if (now - since).total_seconds() < self._context.settings.gone_after_seconds:
             raise ConnectionNotChecked(f"the operator has not checked {key} yet")
         return Unusable(
@@ -126,25 +127,26 @@ class Connections:
         )
 
     async def hold(self, key: Key) -> None:
-        """Keeps it from going until all that is made by it has gone, which needs it for that. Raises KubeError, NotYet."""
+        """Adds the finalizer, so that the connection stays until all that was made through it is removed, which needs the connection.
+        Raises KubeError, NotYet."""
         raw = self._context.store.get(*key)
         if raw is not None and not _deleting(raw) and not _held(raw) and not self._leads_elsewhere(key):
             await set_finalizer(self._context.kube, self._context.store, key, present=True)
 
     def leaving(self, key: Key) -> bool:
-        """Whether it is being deleted, so that nothing new may be made by it."""
+        """Whether the connection is being deleted, so that nothing new may be made through it."""
         raw = self._context.store.get(*key)
         return raw is not None and _deleting(raw)
 
     def doubt(self, key: Key, error: KafkaCallError) -> None:
-        """Notes that a call failed. If Kafka did not answer, the connection is looked at soon. If the registry is lost or too large, it is
-        not used from now on."""
+        """Handles a failed call. If Kafka did not answer, the connection is checked soon. If the registry is lost or too large, the
+        connection is unusable from now on."""
         entry = self._entries.get(key)
         if entry is None or isinstance(entry.state, Unusable):
             return
         if isinstance(error, (RegistryLost, RegistryTooLarge)):
-            said = refusal(key, error, entry.link.registry_id if entry.link else None)
-            entry.state = Unusable(reason=said.reason, message=str(said), since=_now())
+            refused = refusal(key, error, entry.link.registry_id if entry.link else None)
+            entry.state = Unusable(reason=refused.reason, message=str(refused), since=_now())
             self._doubted(key)
             self._changed(key)
         elif isinstance(error, KafkaUnreachable) and isinstance(entry.state, Usable):
@@ -173,7 +175,7 @@ class Connections:
                 await self._forget(key)
                 return self._context.settings.resync_seconds
         entry = self._entries.get(key) or _Entry(_missing(key))
-        state, before = entry.state, entry.said
+        state, before = entry.state, entry.reported
         generation = raw["metadata"].get("generation")
         found: Found | None = None
         try:
@@ -182,8 +184,8 @@ class Connections:
             connection = await self._connected(key, raw, resource.spec, entry)
             found = await self._reach(entry, key, connection, resource)
             assert entry.link is not None, "Kafka answered"
-            self._entries[key] = entry  # whatever happens from here on, the link is closed some day
-            known = entry.said.shared if isinstance(entry.said, Usable) else None
+            self._entries[key] = entry  # whatever happens from here on, the link will be closed
+            known = entry.reported.shared if isinstance(entry.reported, Usable) else None
             shared = await self._shared.reconcile(key, raw, resource.spec.shared_workers, entry.link, before=known)
         except ConnectionUnusable as e:
             unanswered = e.reason == Reason.KAFKA_UNREACHABLE and entry.generation == generation
@@ -198,14 +200,14 @@ class Connections:
         self._entries[key] = entry
         if entry.state != before:
             log.info("%s: %s", key, entry.state.message if isinstance(entry.state, Unusable) else "Kafka answers")
-        waited_for = self._unlooked_since.pop(key, None) is not None
+        waited_for = self._unchecked_since.pop(key, None) is not None
         if entry.state != before or waited_for:
             self._changed(key)
         try:
             namespaces = await self._namespaces(key, entry)
-            said = connection_status(raw, entry.said, found=found, users=users, namespaces=namespaces)
-            if await write_status(self._context.kube, self._context.store, raw, said):
-                await self._context.recorder.tell(raw, notices(status_of(KafkaConnectionStatus, raw), said))
+            status = connection_status(raw, entry.reported, found=found, users=users, namespaces=namespaces)
+            if await write_status(self._context.kube, self._context.store, raw, status):
+                await self._context.recorder.tell(raw, notices(status_of(KafkaConnectionStatus, raw), status))
             await self._elsewhere.unsay(key)
         except NotFound:
             self._context.store.gone(raw)
@@ -213,7 +215,8 @@ class Connections:
         return self._context.settings.resync_seconds / (1 if found is not None else 6)
 
     async def _recorded(self, key: Key, raw: Manifest) -> Manifest:
-        """With the annotation that makes this installation the only one that serves it. Raises ConnectionUnusable, NotYet."""
+        """Returns the connection with the annotation that makes this installation the only one that serves it. Writes the annotation if it
+        is missing. Raises ConnectionUnusable, NotYet."""
         namespace = self._context.settings.namespace
         if installation_of(raw) is not None or not self._context.tenants.may_use(key.namespace or namespace):
             return raw
@@ -224,24 +227,24 @@ class Connections:
             raise ConnectionUnusable(message, reason=reason_of(e)) from e
 
     async def _namespaces(self, key: Key, entry: _Entry) -> tuple[NamespaceQuota, ...] | None:
-        """Those that use it, by name; None: that can't be said, or nothing is granted by it."""
+        """Returns the namespaces that use the connection, sorted by name. None: they are unknown, or the connection has no grants."""
         grants = entry.state.grants if isinstance(entry.state, Usable) else None
         if entry.link is None or grants is None:
             return None
         try:
             registry = await entry.link.registry()
         except KafkaCallError:
-            return None  # the next pass says what there is to say about that
+            return None  # the next pass reports the failure
         return self._usage.quotas(key, registry, grants)
 
     def _leads_elsewhere(self, key: Key) -> bool:
-        """Whether it leads to another Kafka cluster than before. Nothing that was made by it is there, so nothing keeps it from being
-        deleted. People delete it and create it again to begin anew there."""
+        """Whether the connection leads to another Kafka cluster than before. Nothing that was made through it is there, so nothing holds up
+        its deletion. People delete it and create it again to begin anew there."""
         entry = self._entries.get(key)
         return entry is not None and isinstance(entry.state, Unusable) and entry.state.reason == Reason.CLUSTER_CHANGED
 
     def _users(self, key: Key) -> list[str]:
-        """The DelayedTopics that have, or had, something in Kafka by this connection."""
+        """Returns the DelayedTopics that have, or had, something in Kafka through this connection."""
         return sorted(
             f"{topic['metadata']['namespace']}/{topic['metadata']['name']}"
             for topic in self._context.store.by_index("DelayedTopic", connections, key)
@@ -249,8 +252,8 @@ class Connections:
         )
 
     async def _connected(self, key: Key, raw: Manifest, spec: KafkaConnectionSpec, entry: _Entry) -> Connection:
-        """The connection. If it, or its namespace, is being deleted and its Secret or the rights have gone first, the one that is open:
-        what was made by it needs it in order to go. Raises ConnectionUnusable."""
+        """Returns how to connect. While the connection or its namespace is being deleted, and its Secret or the rights are gone, this is
+        how the open link connects, because the removal of what was made through it needs the link. Raises ConnectionUnusable."""
         try:
             return await self._connection(key, spec)
         except ConnectionUnusable as e:
@@ -263,15 +266,15 @@ class Connections:
     async def _forget(self, key: Key) -> None:
         entry = self._entries.get(key)
         if entry is None or (entry.generation is None and entry.link is None):
-            return  # it is known to be missing
+            return  # known to be missing already
         self._entries[key] = _Entry(_missing(key))
-        self._unlooked_since.pop(key, None)
+        self._unchecked_since.pop(key, None)
         if entry.link is not None:
             await entry.link.close()
         self._changed(key)
 
     async def _reach(self, entry: _Entry, key: Key, connection: Connection, resource: Resource) -> Found:
-        """Raises ConnectionUnusable."""
+        """Asks Kafka through the link, and replaces a link that has failed or has other settings. Raises ConnectionUnusable."""
         if entry.link is not None and (entry.link.connection != connection or entry.link.failure is not None):
             link, entry.link = entry.link, None
             await link.close()
@@ -300,7 +303,7 @@ class Connections:
     async def _connection(self, key: Key, spec: KafkaConnectionSpec) -> Connection:
         """Raises ConnectionUnusable."""
         home = key.namespace or self._context.settings.namespace
-        if not self._context.tenants.may_use(home):  # else any tenant could have the operator open connections anywhere
+        if not self._context.tenants.may_use(home):  # otherwise any tenant could make the operator connect to anything
             raise ConnectionUnusable(
                 f"the operator does not work in namespace {home}. Ask a cluster administrator to admit the namespace: {LET_IN}",
                 reason=Reason.NOT_ALLOWED,
@@ -335,7 +338,8 @@ def _deleting(raw: Manifest) -> bool:
 
 
 def _unusable(error: ConnectionUnusable, before: Usable | Unusable, *, as_before: bool) -> Unusable:
-    """`as_before`: calls to the same brokers time out in many words, and no news is no reason to write every status again."""
+    """`as_before`: keeps the former message if the reason is the same. Timeouts have varying messages, and no status has to be written for
+    that."""
     if not isinstance(before, Unusable):
         return Unusable(reason=error.reason, message=str(error), since=_now())
     if as_before and before.reason == error.reason:

@@ -1,4 +1,4 @@
-"""The ClusterKafkaConnection that comes with the chart. Helm can't make it: it looks up the kind before it makes the kind."""
+"""The ClusterKafkaConnection from the chart's values. Helm can't create it, because Helm looks up the kind before it creates the CRD."""
 
 import logging
 
@@ -10,13 +10,13 @@ from delayed_topics_operator.values.manifest import Manifest
 log = logging.getLogger(__name__)
 
 TEMPORARY = (401, 404, 409)
-"""Refusals that may be over soon: of a token that is renewed, of a kind that is not there yet, of a change that somebody else was faster
-with. All others stay until somebody changes the chart's values, or what refuses them."""
+"""HTTP statuses of refusals that may be over soon: a token is being renewed, the kind does not exist yet, or someone else was faster. All
+others stay until someone changes the chart's values, or what refuses them."""
 
 
 async def apply_default_connection(kube: Kube, manifest: Manifest, *, namespace: str) -> None:
-    """Applies what the chart's values say. Fields that others added stay. The connection of another installation is left as it is, and
-    a warning is logged: a takeover would lead all resources that use it to another Kafka.
+    """Applies the connection from the chart's values. Fields that others added stay. The connection of another installation is left as it
+    is, with a warning, because a takeover would lead all resources that use it to another Kafka.
 
     `namespace`: of this installation. Raises KubeError, but not if the manifest is refused for good. This is only logged, so that
     resources with another connection are served all the same.
@@ -37,9 +37,9 @@ async def apply_default_connection(kube: Kube, manifest: Manifest, *, namespace:
         )
         return
     metadata = {**manifest["metadata"], "annotations": {INSTALLATION: namespace}}
-    if found:  # refused with Conflict if another operator has written itself there since
+    if found:  # the call fails with Conflict if another operator has recorded itself since
         metadata["resourceVersion"] = found["metadata"]["resourceVersion"]
-    # A manager of this installation's own, without force where there was none: of two that make it at once one gets Conflict.
+    # Each installation has its own field manager, and creates without force. So if two create it at the same time, one gets Conflict.
     manager = f"delayed-topics-chart-{namespace}"
     try:
         await kube.apply({**manifest, "metadata": metadata}, field_manager=manager, force=bool(found))

@@ -1,4 +1,4 @@
-"""What Kafka says through a connection, and whether it is the cluster, and the registry, that was used before."""
+"""What Kafka answers through a connection, and whether cluster and registry are the ones that were used before."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ Resource = ClusterKafkaConnection | KafkaConnection
 
 
 class Found(NamedTuple):
-    """What Kafka said."""
+    """What Kafka answered. `brokers_seen`: the most brokers that ever answered."""
 
     cluster: ClusterInfo
     brokers_seen: int
@@ -34,7 +34,7 @@ class Found(NamedTuple):
 
 
 async def find(key: Key, resource: Resource, link: KafkaLink) -> Found:
-    """Opens the link if it is new. Raises KafkaCallError, ConnectionUnusable."""
+    """Asks Kafka, and opens the link if it is new. Raises KafkaCallError, ConnectionUnusable."""
     before = resource.status
     cluster = same_cluster(key, before.cluster_id, await link.describe_cluster())
     brokers = brokers_seen(before, cluster)
@@ -58,7 +58,7 @@ def same_cluster(key: Key, before: str | None, cluster: ClusterInfo) -> ClusterI
 
 
 def known_registry(resource: Resource) -> str | None:
-    """The id of the registry that was used before. None: there was none, or its loss was accepted."""
+    """Returns the id of the registry that was used before. None: there was none, or its loss was accepted."""
     known = resource.status.registry_topic_id
     return None if known in accepted_losses(resource.metadata.annotations) else known
 
@@ -92,7 +92,7 @@ def refusal(key: Key, error: KafkaCallError, registry_id: str | None) -> Connect
 
 
 def brokers_seen(before: KafkaConnectionStatus, cluster: ClusterInfo) -> int:
-    """The most brokers that ever answered: one that restarts is one of them all the same."""
+    """Returns the most brokers that ever answered, because a broker that restarts still belongs to the cluster."""
     return max(len(cluster.brokers), before.brokers_seen or 0, before.brokers or 0)
 
 

@@ -1,4 +1,4 @@
-"""How a connection is secured, with the texts of the Secrets that it names."""
+"""The security settings of a connection, with the contents of the Secrets that it names."""
 
 import base64
 import binascii
@@ -12,16 +12,16 @@ from delayed_topics_operator.gateways.kube import Kube
 
 
 async def security(kube: Kube, namespace: str, spec: KafkaConnectionSpec) -> dict[str, str]:
-    """Text by field of a Connection. `namespace`: of the Secrets. Raises ConnectionUnusable."""
-    said = {"security_protocol": f"{'SASL_' if spec.sasl else ''}{'SSL' if spec.tls else 'PLAINTEXT'}"}
+    """Returns the security fields of a Connection. `namespace`: of the Secrets. Raises ConnectionUnusable."""
+    fields = {"security_protocol": f"{'SASL_' if spec.sasl else ''}{'SSL' if spec.tls else 'PLAINTEXT'}"}
     if spec.tls is not None:
-        said |= await _tls(kube, namespace, spec.tls)
+        fields |= await _tls(kube, namespace, spec.tls)
     if spec.sasl is not None:
-        said |= {"sasl_mechanism": spec.sasl.mechanism}
-        said |= await (
+        fields |= {"sasl_mechanism": spec.sasl.mechanism}
+        fields |= await (
             _oauth(kube, namespace, spec.sasl.oauth) if spec.sasl.oauth else _login(kube, namespace, spec.sasl)
         )
-    return said
+    return fields
 
 
 async def _tls(kube: Kube, namespace: str, tls: Tls) -> dict[str, str]:
@@ -51,13 +51,13 @@ async def _oauth(kube: Kube, namespace: str, oauth: OAuth) -> dict[str, str]:
     found = await _secret_text(kube, namespace, ref.name, oauth_client_secret=ref.client_secret_key, **named)
     if ca := oauth.ca_secret_ref:
         found |= await _secret_text(kube, namespace, ca.name, token_endpoint_ca_pem=ca.key)
-    said = {
+    plain = {
         "token_endpoint_url": oauth.token_endpoint_url,
         "oauth_client_id": oauth.client_id,
         "oauth_scope": oauth.scope,
         "oauth_extensions": ",".join(f"{name}={value}" for name, value in (oauth.extensions or {}).items()),
     }
-    return found | {field: text for field, text in said.items() if text}
+    return found | {field: text for field, text in plain.items() if text}
 
 
 async def _secret_text(kube: Kube, namespace: str, name: str, **keys: str) -> dict[str, str]:

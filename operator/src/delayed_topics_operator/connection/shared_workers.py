@@ -1,4 +1,4 @@
-"""The workers that the DelayedTopics of a connection share: made, repaired and removed with what the connection says of them."""
+"""Creates, repairs and removes the workers that the DelayedTopics of a connection share."""
 
 import logging
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class SharedWorkersOf:
-    """Of all connections."""
+    """The shared workers of all connections."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -47,10 +47,10 @@ class SharedWorkersOf:
     async def reconcile(
         self, key: Key, raw: Manifest, asked: SharedWorkers | None, link: KafkaLink, *, before: Shared | None
     ) -> Shared | None:
-        """How they are; None: there are none, and are to be none. `before`: how they were. Raises NotYet, KafkaCallError.
+        """Returns the state of the shared workers. None: there are none, and the spec has none. `before`: their former state. Raises
+        NotYet, KafkaCallError.
 
-        What the API server does not do for them is no reason to leave the connection itself unchecked: it is tried again with the next
-        pass.
+        A failed call to the API server is tried again with the next pass, and does not keep the connection itself from being checked.
         """
         try:
             return await self._reconciled(key, raw, asked, link)
@@ -91,7 +91,7 @@ class SharedWorkersOf:
             if not kept_for:
                 await self._execute(key, removal(present))
                 return None
-            # nothing but the StatefulSet says any more how many there are to be, and what they are like
+            # now only the StatefulSet says how many workers there are to be, and with which template
             asked = _as_they_are(workers, labels=labels, pods=given) if workers is not None else SharedWorkers()
         wanted = shared_worker_set(
             connection=key,
@@ -124,8 +124,9 @@ class SharedWorkersOf:
         return shared
 
     async def _retire_abandoned(self, key: Key, link: KafkaLink) -> None:
-        """Has the shared workers give up layouts that no DelayedTopic asks for any more. A DelayedTopic leaves such a layout if it is
-        deleted while Kafka is away, or if somebody takes its finalizer off. What fails is tried again with the next pass."""
+        """Retires layouts that no DelayedTopic needs any more, so that the shared workers give them up. A DelayedTopic leaves such a layout
+        behind if it is deleted while Kafka is unreachable, or if someone removes its finalizer. A failure is tried again with the next
+        pass."""
         group = self._group(key)
         try:
             for layout in (await link.registry()).layouts.values():
@@ -139,37 +140,39 @@ class SharedWorkersOf:
             log.warning("%s: could not retire layouts of deleted resources, and will try again: %s", key, e)
 
     async def _is_asked_for(self, layout: LayoutRecord, key: Key, link: KafkaLink) -> bool:
-        """Of one that no watch has told of yet, the API server knows. Raises KubeError."""
+        """Whether a DelayedTopic needs this layout. If the store has none, the API server is asked, because a watch may be behind. Raises
+        KubeError."""
         _, namespace, name = layout.owner
         known = self._context.store.get("DelayedTopic", namespace, name)
         if known is not None and self._asks_for(known, layout, key, link):
             return True
-        # the operator has no right to get them
+        # as a list, because the operator has no right to get a DelayedTopic
         listed = await self._context.kube.list_all("DelayedTopic", namespace, fields=f"metadata.name={name}")
         return any(self._asks_for(found, layout, key, link) for found in listed)
 
     def _asks_for(self, found: Manifest, layout: LayoutRecord, key: Key, link: KafkaLink) -> bool:
-        """One that was made again under the same name may be for another topic, or for another Kafka cluster."""
+        """Whether this DelayedTopic needs the layout. One that was created again under the same name may be for another topic, or for
+        another Kafka cluster."""
         connection = connection_of(found)
         status = (self._context.store.get(*connection) or {}).get("status") or {}
         leads_here = connection == key or status.get("registryTopicId") in (None, link.registry_id)
         return leads_here and front_topic(found) == layout.topic
 
     def _served(self, key: Key, registry: RegistryState) -> tuple[str, ...]:
-        """The front topics that have not gone to other workers yet."""
+        """Returns the front topics that no other workers have taken over yet."""
         group = self._group(key)
         layouts = registry.layouts.values()
         return tuple(sorted(found.topic for found in layouts if found.group == group and found.state != "retired"))
 
     async def _execute(self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None = None) -> None:
-        """Raises the first failure."""
+        """Executes the actions. Raises the first failure."""
         outcome = await self._context.executor.execute(key, actions, link)
         for failure in outcome.failures:
             raise failure.error
 
 
 def _as_they_are(workers: Manifest, *, labels: Mapping[str, str], pods: PodSettings) -> SharedWorkers:
-    """However many somebody has scaled them to, even if the spec takes no such number."""
+    """Returns the spec of the present workers, even if someone has scaled them to a number that a spec can't have."""
     template = template_of(workers, labels=labels, pods=pods)
     return SharedWorkers.model_construct(replicas=workers["spec"]["replicas"], template=template)
 

@@ -1,4 +1,4 @@
-"""What the status of a ClusterKafkaConnection or KafkaConnection says."""
+"""The status of a ClusterKafkaConnection or KafkaConnection."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -22,24 +22,24 @@ def connection_status(
     users: Sequence[str],
     namespaces: tuple[NamespaceQuota, ...] | None,
 ) -> KafkaConnectionStatus:
-    """`state`: what its DelayedTopics are told of it. `found`: what Kafka said, None if it said nothing. `users`: the DelayedTopics
-    that use it, as namespace/name. `namespaces`: all that use it, None: as they were said before."""
+    """`state`: the connection as its users see it. `found`: what Kafka answered; None: Kafka did not answer. `users`: the DelayedTopics
+    that use the connection, as namespace/name. `namespaces`: all that use it; None: those in the present status."""
     if raw["metadata"].get("deletionTimestamp"):
         message = (
             "the deletion waits until no DelayedTopic uses the connection. Either delete those that use it, or, to have them served from "
             f"another Kafka cluster, change the connection's bootstrap servers (see docs/move-kafka.md). They are {shortened(users)}"
         )
-        said = ConditionState(status="False", reason=Reason.DELETING, message=message)
+        ready_state = ConditionState(status="False", reason=Reason.DELETING, message=message)
     elif found is not None and isinstance(state, Usable):
         message = f"Kafka cluster {found.cluster.cluster_id} with {len(found.cluster.brokers)} brokers answers"
-        said = ConditionState(status="True", reason=Reason.AS_DECLARED, message=message)
+        ready_state = ConditionState(status="True", reason=Reason.AS_DECLARED, message=message)
     else:
         assert isinstance(state, Unusable), "nothing was found"
-        said = ConditionState(status="False", reason=state.reason, message=state.message)
+        ready_state = ConditionState(status="False", reason=state.reason, message=state.message)
     generation = raw["metadata"].get("generation")
     live = raw.get("status") or {}
     known = status_of(ClusterKafkaConnectionStatus, raw)
-    ready = condition(Condition.READY, said, known=known.conditions, now=datetime.now(UTC), generation=generation)
+    ready = condition(Condition.READY, ready_state, known=known.conditions, now=datetime.now(UTC), generation=generation)
     shared = state.shared if isinstance(state, Usable) else None
     workers = shared and condition(
         Condition.WORKERS_READY, shared.said, known=known.conditions, now=datetime.now(UTC), generation=generation

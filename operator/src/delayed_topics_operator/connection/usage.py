@@ -1,8 +1,8 @@
-"""What each namespace has by each connection, for quotas. Nothing is counted up or down: it is added up anew for each answer.
+"""What each namespace uses through each connection, for quotas. There are no counters: each answer is summed up anew.
 
-The registry says who has topics and how many partitions, and Kubernetes has the workers and audits. What was let through a moment ago can't
-be seen there yet, and is noted here. Whoever asks what others have, and notes what it takes before it waits for anything, can't be let
-through at the same time as somebody else. All of this belongs to one event loop, and there is one operator.
+The registry says who has topics and how many partitions, and Kubernetes has the workers and audits. What was admitted a moment ago can't be
+seen there yet, and is noted here. A caller that asks what others use, and notes what it takes before it awaits anything, can't be admitted
+at the same time as another caller, because all of this belongs to one event loop, and there is one operator.
 """
 
 from collections import defaultdict
@@ -26,35 +26,35 @@ from delayed_topics_operator.workers.reconcile.worker_sets import object_name
 
 
 class Use(NamedTuple):
-    """Who has something. `resource`: of an audit with its UID as the name. `topic`: a resource that was deleted and made again may have
-    kept the topics of the former."""
+    """What uses a part of a quota. `resource`: for an audit, with its UID as the name. `topic`: tells uses of one name apart, since a
+    resource that was deleted and created again may have kept the topics of the former one."""
 
     resource: Key
     topic: str
 
 
 class Usage:
-    """`changed`: another amount was noted for this connection."""
+    """`changed`: called when another amount was noted for a connection."""
 
     def __init__(self, context: ControllerContext, *, changed: Callable[[Key], None]) -> None:
         self._context = context
         self._changed = changed
-        self._let_through: dict[Key, tuple[Key, str, QuotaUsed]] = {}
+        self._admitted: dict[Key, tuple[Key, str, QuotaUsed]] = {}
 
     def others(self, use: Use, connection: Key, registry: RegistryState) -> QuotaUsed:
-        """What the namespace has without this use."""
+        """Returns what the namespace uses without this use."""
         found = self._amounts(connection, registry, use.resource.namespace)
         return total(amount for other, amount in found.items() if other != use)
 
     def by_namespace(self, connection: Key, registry: RegistryState) -> Mapping[str, QuotaUsed]:
-        """The amount of each namespace that has something."""
+        """Returns what each namespace uses, without those that use nothing."""
         sums: defaultdict[str, QuotaUsed] = defaultdict(QuotaUsed)
         for use, amount in self._amounts(connection, registry, None).items():
             sums[use.resource.namespace] += amount
         return {namespace: amount for namespace, amount in sums.items() if amount != QuotaUsed()}
 
     def quotas(self, connection: Key, registry: RegistryState, grants: Iterable[Grant]) -> tuple[NamespaceQuota, ...]:
-        """What each of these namespaces has, and what it may have, sorted by name."""
+        """Returns what each of these namespaces uses, and what it may use, sorted by name."""
         return tuple(
             _quota(namespace, hard(grants, self._labels(namespace)), used)
             for namespace, used in sorted(self.by_namespace(connection, registry).items())
@@ -65,25 +65,25 @@ class Usage:
         return (found["metadata"].get("labels") or {}) if found is not None else {}
 
     def noted(self, resource: Key) -> QuotaUsed:
-        """What was noted for this resource; nothing, if it was not."""
-        entry = self._let_through.get(resource)
+        """Returns the amount that was noted for this resource, zero if there is none."""
+        entry = self._admitted.get(resource)
         return entry[2] if entry is not None else QuotaUsed()
 
     def note(self, use: Use, connection: Key, amount: QuotaUsed) -> None:
-        """Notes what it takes from now on. Is called before anything is made."""
+        """Notes what the resource takes from now on. Must be called before anything is made for it."""
         before = self.noted(use.resource)
-        self._let_through[use.resource] = (connection, use.topic, amount)
+        self._admitted[use.resource] = (connection, use.topic, amount)
         if before != amount:
             self._changed(connection)
 
     def forget(self, resource: Key) -> None:
-        """The resource is gone, or needs no note any more: what it has can be seen in the registry and in Kubernetes."""
-        entry = self._let_through.pop(resource, None)
+        """Forgets a resource that is gone, or whose use can be seen in the registry and in Kubernetes by now."""
+        entry = self._admitted.pop(resource, None)
         if entry is not None and entry[2] != QuotaUsed():
             self._changed(entry[0])
 
     def _amounts(self, connection: Key, registry: RegistryState, namespace: str | None) -> dict[Use, QuotaUsed]:
-        """Of one namespace, or of all (None)."""
+        """Returns the uses of one namespace, or of all (None)."""
         sums: defaultdict[Use, QuotaUsed] = defaultdict(QuotaUsed)
         for use, amount in (
             *self._topics(connection, registry, namespace),
@@ -91,7 +91,7 @@ class Usage:
             *self._executors(connection, namespace),
         ):
             sums[use] += amount
-        for resource, (of, topic, amount) in self._let_through.items():
+        for resource, (of, topic, amount) in self._admitted.items():
             if of == connection and namespace in (None, resource.namespace):
                 sums[Use(resource, topic)] = sums[Use(resource, topic)].at_least(amount)
         return sums
@@ -99,7 +99,8 @@ class Usage:
     def _topics(
         self, connection: Key, registry: RegistryState, namespace: str | None
     ) -> Iterator[tuple[Use, QuotaUsed]]:
-        """Those of resources that are gone, too. Nothing says by which connection they were made: they count for each."""
+        """Yields the uses of topics, also those of deleted resources. Nothing says through which connection these were made, so they count
+        for each."""
         for entry in registry.claims.values():
             claim = entry.claim
             if claim.owner.cluster != self._context.cluster or namespace not in (None, claim.owner.namespace):
@@ -114,7 +115,7 @@ class Usage:
                 yield Use(key, claim.topic), QuotaUsed(delayed_topics=1, partitions=partitions)
 
     def _counts_elsewhere(self, key: Key, connection: Key) -> bool:
-        """Whether it is there, and has another connection to the same registry."""
+        """Whether the resource exists and names another connection to the same registry."""
         manifest = self._context.store.get(*key)
         theirs = connection_of(manifest) if manifest is not None else connection
         return theirs != connection and self._registry(theirs) == self._registry(connection)
@@ -147,13 +148,14 @@ class Usage:
 
 
 def use_of_audit(audit: Manifest) -> Use:
-    """By its UID: one that was made again under the same name runs beside the former one, if somebody took the finalizer off that."""
+    """Identifies the audit by its UID. One that was created again under the same name may run beside the former one, if someone removed
+    the finalizer of that."""
     meta = audit["metadata"]
     return Use(Key("DelayedTopicAudit", meta["namespace"], meta["uid"]), audit["spec"]["delayedTopicRef"]["name"])
 
 
 def runs(audit: Manifest) -> bool:
-    """Whether it has begun and has no verdict yet. Its finalizer is there before anything else, but somebody may have taken it off."""
+    """Whether the audit has begun and has no verdict yet. The finalizer is added before anything else, but someone may have removed it."""
     status = audit.get("status") or {}
     has_finalizer = FINALIZER in audit["metadata"].get("finalizers", ())
     return "verdict" not in status and (has_finalizer or "jobName" in status or "windowConfigMap" in status)

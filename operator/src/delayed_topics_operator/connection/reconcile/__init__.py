@@ -1,4 +1,4 @@
-"""What a connection is for those who use it: usable or not, what its owner grants, and the workers that they share. Pure.
+"""The state of a connection for its users: whether it is usable, what its owner grants, and the workers that they share. Pure.
 
-There is no clock, and nothing is called. Whether a DelayedTopic or an audit keeps to a grant is decided in the folder of that kind.
+Nothing here makes a call or reads a clock. The folders of DelayedTopics and audits decide whether a resource keeps to a grant.
 """

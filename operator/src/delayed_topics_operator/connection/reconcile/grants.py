@@ -1,4 +1,4 @@
-"""What the owner of a connection lets a namespace have."""
+"""What the owner of a connection grants to a namespace."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -16,11 +16,11 @@ def covers(grant: Grant, topic: str, namespace_labels: Mapping[str, str]) -> boo
 
 
 def hard(grants: Iterable[Grant], namespace_labels: Mapping[str, str]) -> QuotaHard:
-    """What a namespace may have in sum: number by number the highest that an entry for it says."""
-    said = [
+    """Returns what a namespace may have in total. Each number is the highest of all entries that select the namespace."""
+    quotas = [
         dict(grant.quota) for grant in grants if grant.quota and selects(grant.namespace_selector, namespace_labels)
     ]
     highest = {
-        name: max((q[name] for q in said if q[name] is not None), default=None) for name in QuotaHard.model_fields
+        name: max((q[name] for q in quotas if q[name] is not None), default=None) for name in QuotaHard.model_fields
     }
     return QuotaHard(**highest)

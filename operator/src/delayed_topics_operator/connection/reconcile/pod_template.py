@@ -1,4 +1,4 @@
-"""What a tenant may set on pods that run in the platform's namespace. Its quotas, policies and injectors don't hold there."""
+"""What a tenant may set on pods in the platform's namespace, where quotas, policies and injectors of the tenant's namespace don't apply."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -13,7 +13,7 @@ PATH = "spec.workers.template"
 
 
 def not_granted(template: WorkerTemplate, granted: TemplateGrant) -> list[str]:
-    """The fields, with their paths, that the grant doesn't cover."""
+    """Returns the fields that the grant doesn't cover, with their paths."""
     found = [
         *_unlisted("labels", template.labels, granted.labels),
         *_unlisted("annotations", template.annotations, granted.annotations),
@@ -29,7 +29,7 @@ def not_granted(template: WorkerTemplate, granted: TemplateGrant) -> list[str]:
 
 
 def nodes_not_granted(asked: WorkerTemplate | Spark, granted: TemplateGrant | AuditGrant) -> Iterator[str]:
-    """The fields that say to which nodes pods may go, below the object that has them."""
+    """Yields the fields about nodes that the grant doesn't cover, with their paths below the object that has them."""
     yield from _unlisted("nodeSelector", asked.node_selector, granted.node_selectors)
     for n, toleration in enumerate(asked.tolerations or ()):
         if toleration.key is None or toleration.key not in granted.tolerations:

@@ -27,10 +27,11 @@ TEMPLATE = "spec.sharedWorkers.template"
 
 @dataclass(frozen=True, kw_only=True)
 class SharedObservation:
-    """`wanted`: what is to be; `group`: of consumers. `live`: their objects. `worker_pods`, `warnings`: while not all are ready, what may
-    say why. `unready_since`: as the connection's condition has it. `may_roll`: few enough others are rolling their pods.
+    """`wanted`: the desired workers. `group`: their consumer group. `live`: their present objects. `worker_pods`, `warnings`: pods and
+    Events that may say why not all workers are ready. `unready_since`: since when the connection's condition says so. `may_roll`: whether
+    few enough other StatefulSets are rolling their pods.
 
-    `kept_for`: the front topics that they still serve though they are asked for no more; None: they are asked for."""
+    `kept_for`: the front topics that the workers still serve, although the spec no longer has them; None: the spec has them."""
 
     now: datetime
     wanted: WorkerSet
@@ -52,16 +53,16 @@ def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
     if not o.may_roll and any(isinstance(action, ApplyChild) and action.rolls for action in actions):
         actions = tuple(action for action in actions if not of_pods(action))
     status = (stateful_set or {}).get("status") or {}
-    said = stranger or _said(o, stateful_set)
+    state = stranger or _state(o, stateful_set)
     if o.kept_for is not None:
-        said = replace(said, message=f"{said.message}. {_why_kept(o.kept_for)}")
+        state = replace(state, message=f"{state.message}. {_why_kept(o.kept_for)}")
     shared = Shared(
         group=o.group,
         name=o.wanted.name,
         selector=worker_sets.selector(o.wanted.labels),
         replicas=o.wanted.replicas,
         ready_replicas=status.get("readyReplicas", 0),
-        said=said,
+        said=state,
         leaving=o.kept_for is not None,
     )
     return actions, shared
@@ -74,7 +75,7 @@ def _why_kept(topics: tuple[str, ...]) -> str:
     )
 
 
-def _said(o: SharedObservation, live: Manifest | None) -> ConditionState:
+def _state(o: SharedObservation, live: Manifest | None) -> ConditionState:
     replicas = o.wanted.replicas
     if replicas == 0:
         message = f"spec.sharedWorkers.replicas of the connection is 0, so {NOTHING_RELEASED}"

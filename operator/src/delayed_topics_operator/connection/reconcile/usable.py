@@ -1,4 +1,4 @@
-"""A connection, as its users are told of it: values."""
+"""The state of a connection as its users see it, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ DEFAULT_SKEW_MS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """The workers that DelayedTopics of a connection share. `name`: of their StatefulSet; `selector`: of their pods; `said`: whether they
-    are ready. `leaving`: they are asked for no more, and only serve topics that have no other workers yet."""
+    """The workers that DelayedTopics of a connection share. `name`: of their StatefulSet. `selector`: of their pods. `said`: the condition
+    that says whether they are ready. `leaving`: the spec no longer has them, and they only serve topics that have no other workers yet."""
 
     group: str
     name: str
@@ -28,10 +28,11 @@ class Shared:
 
 @dataclass(frozen=True, kw_only=True)
 class Usable:
-    """A connection that Kafka answered on. `files`: the Secret that workers mount. `grants` None: its own namespace may do all.
+    """A connection through which Kafka answered. `files`: the contents of the Secret that workers mount. `grants`: None for a
+    KafkaConnection, whose own namespace may do everything.
 
-    `brokers`: the most that ever answered. `registry_replicas`: of the topic that has all claims and layouts. `shared`: None: there are
-    no such workers.
+    `brokers`: the most brokers that ever answered. `registry_replicas`: the replicas of the registry. `shared`: None if there are no shared
+    workers.
     """
 
     brokers: int
