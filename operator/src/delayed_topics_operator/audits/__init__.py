@@ -1,4 +1,4 @@
-"""DelayedTopicAudit: it freezes a window, runs the audit's Job, and brings back its verdict.
+"""DelayedTopicAudit: freezes a window of offsets, runs the Job of the audit, and reports the verdict.
 
-Records are counted and judged in `delayed_topics_audit` only, and schedules of audits belong to the DelayedTopic, in `delayed_topic`.
+Only `delayed_topics_audit` counts and judges records. Schedules of audits belong to the DelayedTopic, in `delayed_topic`.
 """

@@ -6,8 +6,8 @@ from delayed_topics_operator.gateways.kafka import KafkaLink
 
 
 async def control_id(link: KafkaLink, names: TopicNames) -> str | None:
-    """Of the control topic, as AuditWindow has it. To be asked when the ends are known: the registry told of that topic before the first
-    record below them was cancelled. Raises KafkaCallError."""
+    """Returns the id of the control topic, as in AuditWindow. Must be called when the ends are known, because the registry names the
+    control topic before the first record below the ends is cancelled. Raises KafkaCallError."""
     registry = await link.registry()
     noted, layout = registry.topics.get(names.front), registry.layouts.get(names.front)
     if noted is None or layout is None or names.control in noted.made_again:

@@ -51,7 +51,7 @@ from delayed_topics_operator.values.plan import RemoveFinalizer, WriteRegistry
 from delayed_topics_operator.values.validation import in_words
 
 STEPS = 8
-"""Plans in one pass; a new audit needs four to its running Job, one that has ended three."""
+"""The most plans in one pass. A new audit needs four until its Job runs, and one whose Job has ended needs three."""
 SOON_SECONDS = 0.3
 
 
@@ -63,7 +63,7 @@ class Audits:
     def __init__(
         self, context: ControllerContext, *, connections: Connections, usage: Usage, changed: Callable[[Key], None]
     ) -> None:
-        """`changed`: called with the DelayedTopic whose verdict was noted."""
+        """`changed`: called with a DelayedTopic when a verdict was written into its status."""
         self._context = context
         self._connections = connections
         self._usage = usage
@@ -80,26 +80,26 @@ class Audits:
             if "verdict" in (raw.get("status") or {}):
                 self._reservations.release(raw)
             if self._terminating(key.namespace) and "deletionTimestamp" not in raw["metadata"]:
-                return self._context.settings.resync_seconds  # it will be, and nothing can be begun any more
+                return self._context.settings.resync_seconds  # it will be deleted, and nothing can begin any more
             topic = self._context.store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
             if not self._is_ours(raw, topic):
                 return self._context.settings.resync_seconds
             try:
                 o = await self._observe(key, raw)
             except (ValidationError, SpecInvalid) as e:
-                await self._say(key, unseen(raw, Reason.SPEC_INVALID, in_words(e), datetime.now(UTC)))
+                await self._report(key, unseen(raw, Reason.SPEC_INVALID, in_words(e), datetime.now(UTC)))
                 raise SpecInvalid(f"{key}: {in_words(e)}") from e
             except KubeRefused as e:
                 why = f"could not read the objects of this audit: {e}. The operator tries again"
-                await self._say(key, unseen(raw, reason_of(e), why, datetime.now(UTC)))
+                await self._report(key, unseen(raw, reason_of(e), why, datetime.now(UTC)))
                 raise
             plan = reconcile(o)
             try:
                 await self._execute(key, plan.actions, o.topic)
             except KubeRefused as e:
-                await self._say(key, refused(o, e))
+                await self._report(key, refused(o, e))
                 raise
-            written = await self._say(key, plan)
+            written = await self._report(key, plan)
             if any(isinstance(action, RemoveFinalizer) for action in plan.actions):
                 self._forget(o)
             if not plan.actions and not written:
@@ -107,8 +107,8 @@ class Audits:
         return SOON_SECONDS
 
     def _is_ours(self, raw: Manifest, topic: Manifest | None) -> bool:
-        """One that is over, or whose DelayedTopic is gone, is ended by the installation that began it, as long as that exists. Another one
-        can't look into the namespace of its Job."""
+        """Whether this installation handles the audit. If the audit is being deleted, or its DelayedTopic is gone, the installation that
+        began it does, as long as that exists. Another one can't look into the namespace of the Job."""
         meta, installation = raw["metadata"], self._context.settings.namespace
         began = installation_of(raw) if _is_held(raw) else None
         if (topic is None or "deletionTimestamp" in meta) and self._context.store.get("Namespace", "", began or ""):
@@ -125,7 +125,7 @@ class Audits:
         config_map = secret = job = None
         pods: tuple[Manifest, ...] = ()
         warnings: tuple[Manifest, ...] = ()
-        # A namespace that is being deleted takes what is in it along, and the operator's rights on it.
+        # With a namespace that is being deleted go its objects, and the operator's rights on them.
         gone = home == key.namespace and self._terminating(key.namespace)
         if _is_held(raw) and self._context.tenants.may_audit(home) and not gone:
             config_map = await self._context.kube.find("ConfigMap", home, window_name(name))
@@ -171,7 +171,7 @@ class Audits:
             state, _ = self._connections.look(connection_key(topic))
             site = self._site(topic, home, state)
             most_local_disk = most_local_disk_mebibytes(site, audit.spec.spark)
-            # Again, and not only when the window was frozen: in a tenant's namespace somebody else may have made the window.
+            # Checked again, and not only when the window was frozen: in a tenant's namespace someone else may have made the window.
             if (refusal := not_allowed(audit.spec, site)) is not None:
                 files = Refused(message=refusal)
             elif isinstance(state, Unusable):
@@ -192,14 +192,14 @@ class Audits:
         )
 
     def _forget(self, o: AuditObservation) -> None:
-        """Kubernetes removes them; nobody watches them for us."""
+        """Removes the objects of the audit from the store. Kubernetes deletes them, and no watch reports that."""
         for child in (o.job, o.config_map):
             if child is not None:
                 self._context.store.gone(child)
 
     def _home(self, key: Key, topic: DelayedTopic | None) -> str:
-        """Where the Job lives. Once there is anything of the audit: where that is, whatever became of the DelayedTopic, or of the
-        settings."""
+        """Returns the namespace of the Job. Once the audit has objects, it is their namespace, even if the DelayedTopic or the settings
+        have changed."""
         raw = self._context.store.get(*key) or {}
         status = raw.get("status") or {}
         known, _, _ = str(status.get("jobName") or status.get("windowConfigMap") or "").partition("/")
@@ -208,7 +208,8 @@ class Audits:
         return self._home_of(topic) if topic is not None else self._context.settings.audit_namespace
 
     def _home_of(self, topic: DelayedTopic) -> str:
-        """Where an audit of this DelayedTopic lives. What is elsewhere is of another one, since a connection can't be changed."""
+        """Returns the namespace of Jobs that audit this DelayedTopic. A Job elsewhere audits another one, since a DelayedTopic can't change
+        its connection."""
         cluster_wide = topic.spec.connection_ref.kind == "ClusterKafkaConnection"
         return self._context.settings.audit_namespace if cluster_wide else topic.metadata.namespace or ""
 
@@ -221,7 +222,7 @@ class Audits:
                 f"any more. Either set the chart value audits.namespace to {home} until this audit is gone, or delete that namespace"
             )
         if "deletionTimestamp" in raw["metadata"]:
-            return None  # all of it belongs to the audit, so Kubernetes removes it
+            return None  # the audit owns all its objects, so Kubernetes removes them
         return f"this audit runs in namespace {home}, which the operator must not enter any more. To admit the namespace, {LET_IN}"
 
     async def _begin(
@@ -292,7 +293,7 @@ class Audits:
         return self._connections.look(connection_key(topic))[1] if topic is not None else None
 
     async def _execute(self, key: Key, actions: Sequence[AuditAction], topic: DelayedTopic | None) -> None:
-        """Raises what failed; what was done before stays done."""
+        """Executes the actions. Raises the first failure; the actions before it stay done."""
         link, owned = self._link(topic), None
         if topic is not None:
             owned = Owned(topic=wanted(topic).names.front, owner=self._owner(topic))
@@ -309,7 +310,7 @@ class Audits:
                 raise failure.error
 
     async def _expire(self, action: Expire) -> None:
-        """The ConfigMap becomes the Job's, so that Kubernetes removes it with the Job."""
+        """Gives the Job a time to live, and makes it the owner of the ConfigMap, so that Kubernetes removes both."""
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": action.job, "uid": action.job_uid}
         owned = {"metadata": {"ownerReferences": [owner]}}
         limited = {"spec": {"ttlSecondsAfterFinished": action.seconds}}
@@ -320,8 +321,8 @@ class Audits:
         except NotFound:
             return
 
-    async def _say(self, key: Key, plan: AuditPlan) -> bool:
-        """Whether anything was written."""
+    async def _report(self, key: Key, plan: AuditPlan) -> bool:
+        """Writes the statuses and Events. Returns whether the status of the audit was written."""
         written = False
         raw = self._context.store.get(*key)
         if raw is None:
@@ -348,7 +349,8 @@ class Audits:
 
 
 def _topic(found: Manifest, *, deleting: bool) -> DelayedTopic | None:
-    """An audit that is being deleted goes, whatever became of its DelayedTopic. Raises ValidationError."""
+    """Returns the parsed DelayedTopic. An invalid one is None for an audit that is being deleted, and does not hold that up. Raises
+    ValidationError."""
     try:
         return parse("DelayedTopic", found)
     except ValidationError:
@@ -358,5 +360,5 @@ def _topic(found: Manifest, *, deleting: bool) -> DelayedTopic | None:
 
 
 def _is_held(raw: Manifest) -> bool:
-    """Whether there may be something of it. Of one that has its verdict only by its finalizer, without which all of it is gone."""
+    """Whether objects of the audit may exist. If it has its verdict, this depends on the finalizer, without which all of them are gone."""
     return FINALIZER in raw["metadata"].get("finalizers", ()) or runs(raw)

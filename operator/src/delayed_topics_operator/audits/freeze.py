@@ -1,12 +1,12 @@
-"""Freezes the offsets of an audit, in the order that makes no false loss: committed ones first, then the ends.
+"""Freezes the offsets of an audit in an order that reports no false loss: committed offsets first, then the ends.
 
-An outcome of a record below a committed offset was acknowledged before the commit, so it lies below ends that are looked
-up later. Ends are high watermarks: an open transaction in the dead-letter topic must not hide a worker's record behind it. That of
-the front topic is the end of what is stable: a producer's open transaction is nobody's to wait for, and no worker reads beyond it.
-Committed offsets of a transaction that is still open don't count, and are not waited for: the former ones hold as well.
+The outcome of a record below a committed offset was acknowledged before the commit, so it lies below ends that are read later. The ends are
+high watermarks, because an open transaction in the dead-letter topic must not hide a worker's record behind it. Only the end of the front
+topic is the last stable offset, because no worker reads beyond it, and no audit waits for the open transaction of a producer. Offsets that
+a transaction has committed don't count while it is open, and are not waited for, because the former offsets hold as well.
 
-Audits chain: one that is to go on where the last one ended begins at the offsets that were committed then. What was pending then
-is all that it still has to see of the time before, so its topics are read from when the oldest of these attempts began.
+Audits can form a chain: one that continues where the last one ended begins at the offsets that were committed then. From the time before
+that, it needs only the records that were pending, so it reads the topics from when the oldest of these attempts began.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,16 +37,16 @@ ENDS: Sequence[tuple[Sequence[int], Literal["latest", "stable"]]] = (
     ((1,), "latest"),
     ((0,), "stable"),
 )
-"""By the topics' number in TopicNames.topics; further ready topics are read with the ready topic. In this order, no copy below the end
-of its topic is of a record above the end of that record's topic."""
+"""The order in which ends are read, by the index in TopicNames.topics. Further ready topics are read with the ready topic. In this order,
+no copy below the end of its topic comes from a record above the end of that record's topic."""
 
 Offsets = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Topics:
-    """What is audited, as the registry and Kafka describe it. `last`: where the chain of audits stands, whether or not this audit goes on
-    there. `sources`: the topics that workers read. `outcomes`: those in which records end."""
+    """The audited topics, as the registry and Kafka describe them. `last`: where the chain of audits stands, whether or not this audit
+    continues there. `sources`: the topics that workers read. `outcomes`: the topics in which records end."""
 
     names: TopicNames
     layout: LayoutRecord
@@ -65,7 +65,7 @@ class Topics:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many partitions of each topic are audited. Of sources, these are the ones that are served."""
+        """The number of audited partitions of each topic. Of the sources, these are the partitions that are served."""
         found = {**self.found, **self.targets.found}
         counts = {name: info.partitions for name, info in found.items() if info is not None}
         return counts | {name: len(self.noted.start_offsets[name]) for name in self.sources}
@@ -76,7 +76,7 @@ class Topics:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionOffsets:
-    """Of each partition, as `_read` found them."""
+    """The offsets of each partition, as `_read` found them."""
 
     committed: Mapping[TopicPartitionKey, OffsetAndMetadata | None]
     ends: Mapping[TopicPartitionKey, int]
@@ -85,7 +85,7 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, kw_only=True)
 class Extent:
-    """Where a window begins and ends; as AuditWindow has it."""
+    """Where a window begins and ends. The fields are those of AuditWindow."""
 
     from_offsets: Offsets
     roots_from_offsets: Offsets
@@ -106,7 +106,8 @@ async def freeze(
     now: datetime,
     one_in: int = 1,
 ) -> AuditWindow | Waiting | Unauditable:
-    """`asked`: which part of what has come in. `one_in`: of so many records one is looked at. Raises KafkaCallError."""
+    """Returns the window, or why it can't be frozen. `asked`: which part of the records that have come in. `one_in`: one of this many
+    records is checked. Raises KafkaCallError."""
     topics = untimely(asked, now) or await _auditable(link, names, owner, asked)
     if not isinstance(topics, Topics):
         return topics
@@ -121,7 +122,7 @@ async def freeze(
         return {name: tuple(offsets[name, p] for p in range(count)) for name, count in counts.items()}
 
     def served_up_to(name: str) -> tuple[int, ...]:
-        """Where nothing is committed, serving begins at the start."""
+        """Returns the committed offsets. A partition without one is served from its start offset."""
         starts = enumerate(noted.start_offsets[name])
         offsets = [at.offset if (at := read.committed.get((name, p))) else start for p, start in starts]
         return _up_to(extent.to_offsets.get(name), offsets)
@@ -159,7 +160,7 @@ async def freeze(
 
 
 async def _auditable(link: KafkaLink, names: TopicNames, owner: Owner, asked: Window) -> Topics | Waiting | Unauditable:
-    """The topics, or why no audit can begin now."""
+    """Returns the topics, or why no audit can begin now."""
     registry = await link.registry()
     served = served_records(registry, names, owner)
     if isinstance(served, Waiting):
@@ -175,8 +176,8 @@ async def _auditable(link: KafkaLink, names: TopicNames, owner: Owner, asked: Wi
 
 
 async def _read(link: KafkaLink, topics: Topics) -> PartitionOffsets | Waiting | Unauditable:
-    """Reads committed offsets, then ends, then beginnings, and at last whether partitions or the spec changed meanwhile. The
-    module says why the order matters."""
+    """Reads the committed offsets, then the ends, then the beginnings, and at last checks whether partitions or the spec changed in the
+    meantime. The docstring of the module says why the order matters."""
     names, group, others = topics.names, topics.layout.group, topics.targets.found
     asked = await link.committed(group, topics.places(*topics.sources))
     committed = handover.committed(topics.noted, group, asked)
@@ -188,7 +189,7 @@ async def _read(link: KafkaLink, topics: Topics) -> PartitionOffsets | Waiting |
         wanted = [*(names.topics[at] for at in several), *(others if 2 in several else ())]
         ends.update(await link.offsets(topics.places(*wanted), which))
     beginnings = await link.offsets(topics.places(*topics.counts), "earliest")
-    # a new partition may be one that copies came from, or went to, and records may have followed a new layout
+    # copies may have come from a new partition or gone to one, and records may have followed a new layout
     registry, again = await link.registry(), await link.topics([*names.topics, *others])
     noted, layout = registry.topics.get(names.front), registry.layouts.get(names.front)
     counts = {name: info.partitions for name, info in again.items() if info is not None and name in topics.outcomes}
@@ -201,7 +202,7 @@ async def _read(link: KafkaLink, topics: Topics) -> PartitionOffsets | Waiting |
 
 
 async def _extent(link: KafkaLink, topics: Topics, read: PartitionOffsets, asked: Window) -> Extent:
-    """Of another ready topic, the audit reads what came after records were first allowed to name it."""
+    """Returns what the audit reads. It reads another ready topic from when records were first allowed to name it."""
     if topics.last is not None and asked.since_last:
         return await _since(link, topics, topics.last, read)
     layout, others = topics.layout, topics.targets.found
@@ -219,14 +220,14 @@ async def _extent(link: KafkaLink, topics: Topics, read: PartitionOffsets, asked
 
 
 async def _since(link: KafkaLink, topics: Topics, last: AuditedRecord, read: PartitionOffsets) -> Extent:
-    """What came in since the last audit of the chain. Of the time before its ends, only copies of records matter that were not committed
-    then. What retention may have removed of these copies can hide a loss, and nothing else.
+    """Returns what came in since the last audit of the chain. Below the ends of that audit, only the copies of records matter that were not
+    committed then. If retention has removed some of these copies, that can hide a loss, and nothing else.
 
-    Partitions that are new since begin where serving of them began. Nothing is read above the window's own ends.
+    Partitions that were added since begin where workers began to serve them. Nothing is read above the ends of this window.
     """
     sources, starts, counts = topics.sources, topics.noted.start_offsets, topics.counts
     since = await _first_at(link, dict.fromkeys((*sources, *topics.outcomes), last.since_ms - CLOCKS_MS), read.ends)
-    # a topic that was made again since has only what is new
+    # all records of a topic that was created again since are new
     again = {name for name, info in topics.targets.found.items() if last.ids.get(name) != info.id}
     new = {name: (*end, *(0,) * (counts[name] - len(end))) for name, end in last.ends.items() if name in counts}
     new |= {name: (0,) * counts[name] for name in again & new.keys()}
@@ -245,11 +246,11 @@ async def _since(link: KafkaLink, topics: Topics, last: AuditedRecord, read: Par
 
 
 async def _between(link: KafkaLink, topics: Topics, read: PartitionOffsets, asked: Window, whole: Extent) -> Extent:
-    """The part of `whole` that came in between two times. Its outcomes may have come out up to now. Its attempts began at most the longest
-    wait earlier."""
+    """Returns the part of `whole` that came in between two times. The outcomes of these records may have come out until now, and their
+    attempts began at most the longest wait earlier."""
 
     async def at(when: datetime, names: Sequence[str], *, earlier_ms: int = 0) -> dict[str, tuple[int, ...]]:
-        """Within the window of everything."""
+        """Returns the first offsets at or after this time, but none below `whole`."""
         found = await _first_at(link, dict.fromkeys(names, int(when.timestamp() * 1000) - earlier_ms), read.ends)
         return {topic: tuple(map(max, offsets, whole.from_offsets[topic])) for topic, offsets in found.items()}
 
@@ -273,26 +274,27 @@ async def _between(link: KafkaLink, topics: Topics, read: PartitionOffsets, aske
 def _perhaps_removed(
     first: Offsets, beginnings: Mapping[TopicPartitionKey, int], starts: Offsets, since: str
 ) -> tuple[str, ...]:
-    """Kafka answers a time with the first offset that is left. Only an older record that is left shows that none was removed in between.
-    `starts`: where serving began. Earlier records do not matter."""
-    said = []
+    """Returns sentences about records that retention may have removed. Kafka answers a time with the first offset that still exists. Only
+    an older record that still exists proves that none after that time was removed. `starts`: where serving began. Earlier records do not
+    matter."""
+    messages = []
     for topic, offsets in first.items():
         begins = [beginnings[topic, p] for p in range(len(offsets))]
         start = starts.get(topic, (0,) * len(offsets))
         cut = [p for p, offset in enumerate(offsets) if offset <= begins[p] and begins[p] > start[p]]
         if cut:
             worst = max(cut, key=lambda p: begins[p])
-            said.append(
+            messages.append(
                 f"retention has removed records of {topic}, partitions {format_ranges(cut)}. Partition {worst} begins at offset "
                 f"{begins[worst]}. It is unknown whether a removed record came after {since}"
             )
-    return tuple(said)
+    return tuple(messages)
 
 
 async def _first_at(
     link: KafkaLink, at_ms: Mapping[str, int], ends: Mapping[TopicPartitionKey, int]
 ) -> dict[str, tuple[int, ...]]:
-    """The first offsets of each topic's time, by topic; the end where nothing is that new."""
+    """Returns the offsets of the first records at or after the time of each topic, by topic. If a partition has none, its end."""
     places = [place for place in ends if place[0] in at_ms]
     found = await link.offsets_at({place: at_ms[place[0]] for place in places})
     first = {place: ends[place] if at is None else min(at, ends[place]) for place, at in found.items()}

@@ -1,4 +1,4 @@
-"""The executors that audits take of the quota of their namespace: from before an audit begins until nothing of it runs any more."""
+"""The executors that audits take from the quota of their namespace, from before an audit begins until nothing of it runs any more."""
 
 from collections import defaultdict
 
@@ -18,7 +18,7 @@ class Reservations:
         self._kube = kube
         self._usage = usage
         self._runners = defaultdict[Key, dict[Use, Manifest | None]](dict)
-        """By audit, for each that had this name: what runs it, None before that was made."""
+        """By key of an audit, for each audit that had this key: its Job or SparkApplication, or None before that was created."""
 
     def reserve(self, audit: Manifest, connection: Key, executors: int) -> None:
         use = use_of_audit(audit)
@@ -29,14 +29,14 @@ class Reservations:
         self._runners[_key(audit)][use_of_audit(audit)] = runner
 
     def release(self, audit: Manifest) -> None:
-        """It can't begin, or has its verdict."""
+        """Releases the executors of an audit that can't begin, or has its verdict."""
         use = use_of_audit(audit)
         self._runners[_key(audit)].pop(use, None)
         self._usage.forget(use.resource)
 
     async def release_former(self, key: Key, audit: Manifest | None) -> bool:
-        """Releases what audits of this name had that are gone. `audit`: the one that there is now. Returns whether all of it is released:
-        if somebody took the finalizer off one that ran, it runs until the operator sweeps up. Raises KubeUnreachable."""
+        """Releases the executors of former audits with this key. `audit`: the present one. Returns whether nothing is reserved any more: if
+        someone removed the finalizer of an audit, it runs until the operator removes its Job. Raises KubeUnreachable."""
         present, runners = use_of_audit(audit) if audit is not None else None, self._runners[key]
         for use, runner in list(runners.items()):
             if use != present and not await self._is_there(runner):
@@ -53,7 +53,7 @@ class Reservations:
         try:
             return await self._kube.find(runner["kind"], meta["namespace"], meta["name"]) is not None
         except KubeRefused:
-            return False  # the namespace lets the operator in no longer, so what is there is not the platform's
+            return False  # the namespace no longer admits the operator, so nothing in it belongs to the platform
 
 
 def _key(audit: Manifest) -> Key:

@@ -1,4 +1,5 @@
-"""Audits of one DelayedTopic take turns: a chain has no forks, later verdicts are of later windows, and a topic is read once at a time."""
+"""The turns of audits of one DelayedTopic. One audit at a time reads a topic, a chain has no forks, and later verdicts are about later
+windows."""
 
 from datetime import UTC, datetime
 
@@ -11,24 +12,24 @@ from delayed_topics_operator.values.manifest import Manifest
 
 
 class Turns:
-    """Whose turn it is. An audit keeps the turn until it has its verdict, even if another one is as old and has a name that comes first. It
-    has the turn from when it is asked about here. After a restart of the operator, one that has begun has it: its finalizer, which it gets
-    before its window, shows that."""
+    """Knows whose turn it is. An audit gets its turn in `ahead`, and keeps it until it has its verdict, even if another one is as old and
+    has a name that comes first. After a restart of the operator, an audit that has begun gets the turn. Its finalizer, which is added
+    before its window, shows that it has begun."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._held: dict[tuple[str, str], str] = {}
-        """By DelayedTopic the uid of an audit."""
+        """The UID of the audit that has the turn, by DelayedTopic."""
 
     def ahead(self, audit: Manifest) -> str | None:
-        """The name of the audit that `audit` waits for; None: it is its turn now.
+        """Returns the name of the audit that `audit` waits for. None: `audit` has the turn.
 
-        One that waits for the end of its window holds up no other, nor does one whose spec can't be followed.
+        An audit that waits for the end of its window holds up no other, and neither does one with an invalid spec.
         """
         [topic] = _audited(audit)
         waiting = {
             str(other["metadata"]["uid"]): other
-            for other in sorted(self._store.by_index("DelayedTopicAudit", _audited, topic), key=_place)
+            for other in sorted(self._store.by_index("DelayedTopicAudit", _audited, topic), key=_sort_key)
             if _undecided(other) and _may_begin(other)
         }
         if not waiting:
@@ -41,7 +42,7 @@ class Turns:
 
 
 def _audited(audit: Manifest) -> tuple[tuple[str, str]]:
-    """For `Store.by_index`: the DelayedTopic that it is of."""
+    """For `Store.by_index`: the DelayedTopic that is audited."""
     return ((str(audit["metadata"]["namespace"]), str(audit["spec"]["delayedTopicRef"]["name"])),)
 
 
@@ -53,11 +54,11 @@ def _may_begin(audit: Manifest) -> bool:
     try:
         end = parse("DelayedTopicAudit", audit).spec.window.to
     except ValidationError:
-        return False  # it says so itself
+        return False  # its own conditions say so
     return end is None or end <= datetime.now(UTC)
 
 
-def _place(audit: Manifest) -> tuple[bool, str, str]:
-    """One that has begun comes before all others, then the oldest does."""
+def _sort_key(audit: Manifest) -> tuple[bool, str, str]:
+    """An audit that has begun comes before all others. Of the others, the oldest comes first."""
     meta = audit["metadata"]
     return not runs(audit), str(meta.get("creationTimestamp") or ""), str(meta["name"])

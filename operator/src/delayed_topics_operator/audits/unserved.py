@@ -10,8 +10,8 @@ from delayed_topics_operator.gateways.kafka import KafkaLink
 
 
 async def unserved(link: KafkaLink, names: TopicNames, topics: Mapping[str, TopicInfo | None]) -> tuple[str, ...]:
-    """As AuditWindow has it. `topics`: as Kafka had them before. What the operator adds itself is in the layout before Kafka has it. Raises
-    KafkaCallError."""
+    """Returns sentences about such records, as in AuditWindow. `topics`: as Kafka described them before. Partitions that the operator
+    itself adds are in the layout before Kafka has them, so they are never found here. Raises KafkaCallError."""
     registry = await link.registry()
     layout, noted = registry.layouts.get(names.front), registry.topics.get(names.front)
     if layout is None or noted is None:
@@ -25,12 +25,12 @@ async def unserved(link: KafkaLink, names: TopicNames, topics: Mapping[str, Topi
     ]
     begins = await link.offsets(added, "earliest") if added else {}
     ends = await link.offsets(added, "latest") if added else {}
-    said = []
+    messages = []
     for name in served:
         filled = [p for topic, p in added if topic == name and ends[topic, p] > begins[topic, p]]
         if filled:
-            said.append(
+            messages.append(
                 f"topic {name} has records in partitions {format_ranges(filled)}, which somebody else added and no worker serves. See the "
                 "condition TopicsReady of the DelayedTopic"
             )
-    return tuple(said)
+    return tuple(messages)

@@ -39,7 +39,9 @@ def connection_status(
     generation = raw["metadata"].get("generation")
     live = raw.get("status") or {}
     known = status_of(ClusterKafkaConnectionStatus, raw)
-    ready = condition(Condition.READY, ready_state, known=known.conditions, now=datetime.now(UTC), generation=generation)
+    ready = condition(
+        Condition.READY, ready_state, known=known.conditions, now=datetime.now(UTC), generation=generation
+    )
     shared = state.shared if isinstance(state, Usable) else None
     workers = shared and condition(
         Condition.WORKERS_READY, shared.said, known=known.conditions, now=datetime.now(UTC), generation=generation

@@ -1,4 +1,4 @@
 """Decides about an audit: whether it may run, what runs it, how that ended, and what its status says. Pure.
 
-There is no clock, and nothing is called: windows are frozen, and audits take turns, in the package above.
+Nothing here makes a call or reads a clock. The package above freezes windows and lets audits take turns.
 """

@@ -17,7 +17,7 @@ class AuditSite:
     """Where an audit of `topic` would run. `home`: the namespace of its Job. `executors`, `spark_applications`: whether this
     installation has them.
 
-    `grants`: of the connection; None: it is the own namespace's, or what it grants is not known yet.
+    `grants`: of the connection; None: the connection belongs to the namespace itself, or its grants are not known yet.
     """
 
     namespace: str
@@ -31,7 +31,7 @@ class AuditSite:
 
 
 def refused(asked: DelayedTopicAuditSpec, site: AuditSite) -> str | None:
-    """Why such an audit must not run there. None: it may run."""
+    """Returns why such an audit must not run there. None: it may run."""
     if asked.output is not None and site.home != site.namespace:
         # The claims and Secrets there do not belong to the tenant, and a Job of the operator could write to any of them.
         return (
@@ -58,8 +58,8 @@ def refused(asked: DelayedTopicAuditSpec, site: AuditSite) -> str | None:
 
 
 def mode_disabled(spark: Spark, *, spark_applications: bool) -> str | None:
-    """Why this installation neither makes nor looks at what would run the audit. `spark_applications`: whether it has them. None: it
-    does."""
+    """Returns why this installation does not handle what would run the audit. None: it does. `spark_applications`: whether it handles
+    SparkApplications."""
     if spark.mode != spark_application.KIND or spark_applications:
         return None
     return (
@@ -69,7 +69,7 @@ def mode_disabled(spark: Spark, *, spark_applications: bool) -> str | None:
 
 
 def no_room(asked: DelayedTopicAuditSpec, site: AuditSite, others: int) -> str | None:
-    """Why it has to wait for other audits of its namespace. `others`: the executors that those have. None: it does not have to wait."""
+    """Returns why the audit has to wait for other audits of its namespace. None: it does not. `others`: the executors that those have."""
     most = hard(site.grants or (), site.namespace_labels).executors
     if not asked.spark.executors or most is None or others + asked.spark.executors <= most:
         return None
@@ -80,7 +80,7 @@ def no_room(asked: DelayedTopicAuditSpec, site: AuditSite, others: int) -> str |
 
 
 def most_local_disk_mebibytes(site: AuditSite, spark: Spark) -> int | None:
-    """The limit for each pod. None: there is no limit, or the audit is refused."""
+    """Returns the limit for each pod. None: there is no limit, or the audit is refused."""
     granting = [granted for granted in _granted(site) if not any(_beyond(spark, granted))]
     return max((_mebibytes(granted.max_local_disk) for granted in granting), default=None)
 
@@ -90,7 +90,7 @@ def _granted(site: AuditSite) -> list[AuditGrant]:
 
 
 def _mebibytes(size: str) -> int:
-    """Of what DiskSize allows."""
+    """Parses a size in the form that DiskSize allows."""
     return int(size[:-2]) * {"Mi": 1, "Gi": 2**10, "Ti": 2**20}[size[-2:]]
 
 

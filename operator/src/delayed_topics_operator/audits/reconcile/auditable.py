@@ -1,4 +1,4 @@
-"""Why no window can be frozen, or not yet. Pure."""
+"""Why a window can't be frozen, or not yet. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,7 +16,7 @@ from delayed_topics_operator.audits.reconcile.observation import Unauditable, Wa
 
 
 def untimely(asked: Window, now: datetime) -> Waiting | Unauditable | None:
-    """Why the part of what has come in can't be looked at now. None: it can."""
+    """Returns why the requested part of the records can't be audited now. None: it can."""
     if asked.to is not None and asked.to > now:
         return Waiting(
             reason=Reason.AUDIT_WAITING,
@@ -33,7 +33,7 @@ def untimely(asked: Window, now: datetime) -> Waiting | Unauditable | None:
 def served_records(
     registry: RegistryState, names: TopicNames, owner: Owner
 ) -> tuple[LayoutRecord, TopicsRecord] | Waiting:
-    """What the registry has of the topics, if they are the owner's and served."""
+    """Returns the records that the registry has of the topics, if the topics belong to the owner and are served."""
     claim, layout, noted = (
         registry.holder(names.front),
         registry.layouts.get(names.front),
@@ -49,7 +49,7 @@ def served_records(
 
 
 def unlike(noted: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: TopicNames) -> Unauditable | None:
-    """Why the present topics are not those with which serving began. None: they are."""
+    """Returns why the present topics are not those with which serving began. None: they are."""
     again = ", ".join(name for name in noted.made_again if name in names.topics)
     if again:
         return Unauditable(
@@ -73,7 +73,7 @@ def unlike(noted: TopicsRecord, topics: Mapping[str, TopicInfo | None], names: T
 def uncommitted(
     noted: TopicsRecord, committed: Mapping[TopicPartitionKey, OffsetAndMetadata | None], group: str
 ) -> Unauditable | None:
-    """Which partitions have begun and have no committed offset. None: there are none."""
+    """Returns which partitions have been served and have no committed offset. None: there are none."""
     found = []
     for name, starts in noted.start_offsets.items():
         begun = range(min(len(starts), noted.begun.get(name, 0)))

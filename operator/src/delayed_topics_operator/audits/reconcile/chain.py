@@ -8,15 +8,15 @@ from delayed_topics_core.registry_state import RegistryState
 
 
 def chained(registry: RegistryState, noted: TopicsRecord, names: TopicNames) -> AuditedRecord | None:
-    """Where the chain of audits of these very topics stands; None: it begins."""
+    """Returns where the chain of audits of these very topics stands. None: the chain begins."""
     last = registry.audited.get(names.front)
     same = last is not None and all(last.ids.get(name) == noted.ids.get(name) for name in names.topics)
     return last if same else None
 
 
 def ended(window: AuditWindow, pending_since_ms: int | None, carried: Carried | None = None) -> AuditedRecord:
-    """Where the chain stands after an audit of this window. It never goes back: somebody who has reset the group has not unsettled
-    what was accounted for."""
+    """Returns where the chain stands after an audit of this window. It never goes back, even if someone has reset the offsets of the group,
+    because the records have been accounted for."""
     names = TopicNames.of(window.topic)
 
     def settled(name: str) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""Spark's executors as pods of their own: what the Job is told of them, and the template that they are made from. Pure.
+"""Spark's executors as pods of their own: the settings of Spark for them, and the template of their pods. Pure.
 
-Their driver is the Job's pod, which makes them with the rights of the service account DRIVER_ACCOUNT and owns them, so that
-they go with it. Spark adds to the template its image, its cores and memory, and its environment.
+Their driver is the pod of the Job. It creates them with the rights of the service account DRIVER_ACCOUNT, and owns them, so that they are
+removed with it. Spark adds the image, cores and memory, and environment to the template.
 """
 
 from delayed_topics_crds.schedule import Spark
@@ -13,23 +13,25 @@ from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECURITY, nodes
 
 PLAIN_ACCOUNT = "delayed-topics-audit"
-"""Of all pods in the namespace that audits of cluster connections run in. It has no rights."""
+"""The service account of all pods but drivers in the namespace in which audits of cluster connections run. It has no rights."""
 DRIVER_ACCOUNT = "delayed-topics-audit-driver"
-"""The chart makes it wherever executors may run; it may make, see and remove pods there, and nothing else."""
+"""The service account of drivers. The chart creates it wherever executors may run. It may create, see and remove pods there, and nothing
+else."""
 CONTAINER = "executor"
 TEMPLATE_KEY = "executor.json"
 LOCAL_DISK = "spark-local-dir-1"
-"""A volume of this name is where a pod that Spark makes writes; without one Spark adds an emptyDir."""
+"""The name of the volume to which a pod of Spark writes. Without such a volume, Spark adds an emptyDir."""
 POD = {"POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
-"""Environment of the Job's container, and where Kubernetes has it from."""
+"""Environment variables of the Job's container, and the fields of the pod that they contain."""
 RACK = "KAFKA_CLIENT_RACK"
-"""Environment of every container that reads Kafka."""
+"""Environment variable of every container that reads Kafka."""
 ZONE = "metadata.labels['topology.kubernetes.io/zone']"
-"""Where Kubernetes has it from. Since 1.35 a pod has this label of its node; a pod without it gets an empty value."""
+"""The field of the pod that it contains. Since Kubernetes 1.35, a pod has this label of its node. Without the label, the value is empty."""
 
 
 def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, str]:
-    """Of Spark, for a Job. `folder`: where TEMPLATE_KEY is in the Job's pod. `overhead`: memory beside the heap."""
+    """Returns the settings of Spark for a Job. `folder`: where TEMPLATE_KEY is in the Job's pod. `overhead`: memory in addition to the
+    heap."""
     spark = o.audit.spec.spark
     return {
         **_how_many(spark),
@@ -48,14 +50,14 @@ def settings(o: AuditObservation, *, folder: str, overhead: str) -> dict[str, st
 
 
 def guards(o: AuditObservation) -> dict[str, str]:
-    """Settings of Spark that keep the driver to its rights, and others from the driver."""
+    """Returns settings of Spark that keep the driver within its rights, and others away from the driver."""
     kept = {
-        # what it would need further rights for
+        # the driver would need further rights for these
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
         "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
-        # whoever reaches the driver's ports could have it run anything otherwise
+        # otherwise anyone who reaches the driver's ports could make it run anything
         "spark.authenticate": "true",
         "spark.network.crypto.enabled": "true",
     }
@@ -69,7 +71,7 @@ def _how_many(spark: Spark) -> dict[str, str]:
         return {"spark.executor.instances": str(spark.executors)}
     chosen = {
         "enabled": "true",
-        # nobody else keeps what an executor has shuffled
+        # there is no external shuffle service
         "shuffleTracking.enabled": "true",
         "initialExecutors": str(spark.min_executors),
         "minExecutors": str(spark.min_executors),
@@ -79,13 +81,14 @@ def _how_many(spark: Spark) -> dict[str, str]:
 
 
 def rack(o: AuditObservation) -> Manifest:
-    """An environment variable: the zone of the pod that has it, unless the user names another."""
+    """Returns an environment variable with the zone of the pod, unless the user names another one."""
     named = o.audit.spec.spark.client_rack
     return {"name": RACK, **({"value": named} if named else {"valueFrom": {"fieldRef": {"fieldPath": ZONE}}})}
 
 
 def template(o: AuditObservation, metadata: Manifest, kept: Storage | None, disk: LocalDisk) -> Manifest:
-    """A pod. `metadata`: as that of the driver's. `kept`: where the executors write parts of the account."""
+    """Returns the template of executor pods. `metadata`: the same as for the driver's pod. `kept`: where executors write parts of the
+    account."""
     container: Manifest = {
         "name": CONTAINER,
         "securityContext": CONTAINER_SECURITY,

@@ -1,4 +1,4 @@
-"""The disk that the Java machines of an audit write to when their memory is not enough, for each pod that has one. Pure."""
+"""The disk to which the Java virtual machines of an audit write when their memory is not enough. Pure."""
 
 from dataclasses import dataclass, field
 from math import ceil
@@ -10,10 +10,10 @@ from delayed_topics_operator.audits.reconcile.observation import AuditObservatio
 from delayed_topics_operator.values.manifest import Manifest
 
 BYTES_PER_OFFSET: Final = 80
-"""Shuffled and cached, where nothing stays in memory: 181 bytes for a record with its hops and outcomes, two and a half offsets
-(docs/audit-sizing.md)."""
+"""What is shuffled and cached if nothing stays in memory. A record with its hops and outcomes, which are two and a half offsets, takes 181
+bytes (docs/audit-sizing.md)."""
 BYTES_PER_CARRIED_OFFSET: Final = 180
-"""Of each table that a link of a chain has there until it ends, the one that it makes and the one that it has opened: 21 columns of
+"""For each table that a link of a chain has on the disk until it ends, the one that it makes and the one that it has opened: 21 columns of
 eight bytes, not compressed."""
 LEAST_MEBIBYTES: Final = 1024
 RESOURCE: Final = "ephemeral-storage"
@@ -30,12 +30,13 @@ class LocalDisk:
 
 
 def local_disk(o: AuditObservation, window: AuditWindow | None) -> LocalDisk:
-    """Of each pod that works. Unless somebody asks for a size, it is what the window needs, as far as the connection grants it."""
+    """Returns the disk of each pod that processes records. Unless the spec has a size, it is what the window needs, as far as the
+    connection grants that."""
     asked, most = o.audit.spec.spark.local_disk, o.job_settings.most_local_disk_mebibytes
     if asked is None:
         spark = o.audit.spec.spark
         least = spark.executors if spark.min_executors is None else spark.min_executors
-        copies = min(2, max(1, spark.executors))  # of what Spark can't make again
+        copies = min(2, max(1, spark.executors))  # of what Spark can't compute again
         tables = copies if o.audit.spec.output is not None else 0
         needed = _needed_mebibytes(window, pods=max(1, least), of_each_table=tables)
         return _of_the_node(request=f"{min(needed, most or needed)}Mi", limit=f"{most}Mi" if most else None)
@@ -54,7 +55,7 @@ def local_disk(o: AuditObservation, window: AuditWindow | None) -> LocalDisk:
 
 
 def _needed_mebibytes(window: AuditWindow | None, *, pods: int, of_each_table: int) -> int:
-    """`of_each_table`: how many copies are kept of what a link of a chain carries."""
+    """`of_each_table`: the number of copies of each table that a link of a chain carries."""
     if window is None:
         return LEAST_MEBIBYTES
     tables = of_each_table * (window.carries + (window.carried is not None))

@@ -1,4 +1,4 @@
-"""What an audit has, as plain manifests: the ConfigMap, the Secret, and what runs it. Pure."""
+"""The objects of an audit as plain manifests: the ConfigMap, the Secret, and the Job or SparkApplication. Pure."""
 
 import hashlib
 import json
@@ -21,28 +21,28 @@ from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECU
 APP = "delayed-topics-audit"
 SELECTOR_LABELS = f"app.kubernetes.io/name={APP},app.kubernetes.io/managed-by={MANAGED_BY}"
 AUDIT_LABEL = "delayedtopics.io/audit"
-"""Of all that an audit has, its executors' pods too: the Job's name."""
+"""On all objects of an audit, and on the pods of its executors. The value is the name of the Job."""
 CONTAINER = "audit"
 WINDOW_KEY = "window.json.gz"
 TOPIC_UID = "delayedtopics.io/delayed-topic-uid"
-"""Annotation of the window: the DelayedTopic whose offsets were frozen, since another one may get its name."""
+"""Annotation of the window: the UID of the DelayedTopic whose offsets were frozen, since another one may get its name."""
 MAX_NAME = 54
-"""A pod's name is the Job's and six characters; it is a host name too, of at most 63."""
+"""Of a Job. The name of its pod has six characters more, and is also a host name, which has at most 63."""
 MAX_CONFIG_MAP_BYTES = 2**20
-"""Kubernetes takes no more in one."""
+"""The limit of Kubernetes for one ConfigMap."""
 
 OVERHEAD_MIB = 512
-"""Beside the heap: Python, Spark's and Kafka's buffers outside the heap, code."""
+"""Memory in addition to the heap: Python, the buffers of Spark and Kafka outside the heap, and code."""
 RETRIES = 2
 NO_TRY = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
-"""A pod that had to make room, or whose node went, says nothing about the audit. One that takes more memory or disk than it was given
-has no such condition, and is a try."""
+"""Does not count a pod as a try if it had to make room or its node went, because that says nothing about the audit. A pod that uses more
+memory or disk than it was given has no such condition, and counts as a try."""
 TERMINATION_LOG = "/dev/termination-log"
 FROZEN = "/etc/delayed-topics/audit"
 
 
 def job_name(name: str, uid: str) -> str:
-    """Unique in whichever namespace the Job lives, also when an audit of the same name is made again."""
+    """Returns a name that is unique in the namespace of the Job, even if an audit of the same name is created again."""
     digest = hashlib.sha256(uid.encode()).hexdigest()[:8]
     readable = name.replace(".", "-")
     readable = readable if readable[0].isalpha() else f"a-{readable}"
@@ -50,7 +50,8 @@ def job_name(name: str, uid: str) -> str:
 
 
 def child_names(job: str) -> tuple[tuple[str, str], ...]:
-    """Kind and name of what an audit has, in the order in which it is removed. A SparkApplication goes with its window."""
+    """Returns kind and name of the objects of an audit, in the order in which they are removed. A SparkApplication is removed with its
+    window."""
     return ("Job", job), ("Secret", secret_name(job)), ("ConfigMap", window_name(job))
 
 
@@ -69,7 +70,7 @@ def config_map(o: AuditObservation, window: AuditWindow) -> Manifest:
 
 
 def window_of(config_map: Manifest | None) -> AuditWindow | None:
-    """As it was frozen; None: there is none, or somebody else wrote it."""
+    """Returns the window as it was frozen. None: there is none, or someone else wrote it."""
     try:
         return AuditWindow.decode(b64decode(((config_map or {}).get("binaryData") or {}).get(WINDOW_KEY, "")))
     except (UnreadableRecord, ValueError):
@@ -77,7 +78,7 @@ def window_of(config_map: Manifest | None) -> AuditWindow | None:
 
 
 def too_large(config_map: Manifest) -> str | None:
-    """Why Kubernetes would not take it. None: it does."""
+    """Returns why Kubernetes would refuse the ConfigMap. None: it would not."""
     texts, packed = config_map["data"].values(), config_map["binaryData"].values()
     size = sum(len(text.encode()) for text in texts) + sum(len(b64decode(value)) for value in packed)
     if size <= MAX_CONFIG_MAP_BYTES:
@@ -89,7 +90,7 @@ def too_large(config_map: Manifest) -> str | None:
 
 
 def audited_uid(config_map: Manifest | None) -> str | None:
-    """Of the DelayedTopic that this window is of. None: there is no window, or somebody else made it."""
+    """Returns the UID of the DelayedTopic of this window. None: there is no window, or someone else made it."""
     annotations = ((config_map or {}).get("metadata") or {}).get("annotations") or {}
     return annotations.get(TOPIC_UID)
 
@@ -100,7 +101,7 @@ def _executor(o: AuditObservation, window: AuditWindow | None) -> Manifest:
 
 
 def _executors_write(o: AuditObservation, window: AuditWindow | None) -> bool:
-    """Into the output. Unless they have to they don't: a claim may be for one node only."""
+    """Whether executors write to the output. They do so only if necessary, because a claim may be bound to one node."""
     output = o.audit.spec.output
     return output is not None and (output.parquet or (window is not None and window.carries))
 
@@ -110,17 +111,20 @@ def secret_name(job: str) -> str:
 
 
 def secret(o: AuditObservation, files: Mapping[str, str]) -> Manifest:
-    """The connection, for as long as the Job runs. Should the operator be gone then, it goes with the window."""
+    """Returns the Secret with the connection, which the operator removes after the Job. If the operator is gone by then, the Secret is
+    removed with the window."""
     made = {**_object("v1", "Secret", secret_name(o.job_name), o), "type": "Opaque", "data": encoded(files)}
     return _goes_with_the_window(made, o)
 
 
 def runner(o: AuditObservation, window: AuditWindow | None) -> Manifest:
-    """What runs the audit. Without a time to live: a Job is given one when its verdict was read. `window`: None if nobody can read
-    it."""
-    # with executors it only leads
+    """Returns the Job or SparkApplication. It has no time to live; a Job gets one when its verdict was read. `window`: None if it can't be
+    read."""
+    # with executors, this pod is only the driver
     disk = LocalDisk(volume={"emptyDir": {}}) if o.audit.spec.spark.executors else local_disk(o, window)
-    indexed = not o.audit.spec.spark.executors or _executors_write(o, window)  # who does the work writes the index
+    indexed = not o.audit.spec.spark.executors or _executors_write(
+        o, window
+    )  # the pods that process the records write the index
     leader = {"metadata": _pod_metadata(o), "spec": _pod(o, disk, indexed=indexed)}
     deadline = {"activeDeadlineSeconds": o.audit.spec.active_deadline_seconds}
     if o.audit.spec.spark.mode == spark_application.KIND:
@@ -154,7 +158,7 @@ def _pod(o: AuditObservation, disk: LocalDisk, *, indexed: bool) -> Manifest:
     elif o.job_settings.home != o.namespace:
         spec["serviceAccountName"] = (
             executors.PLAIN_ACCOUNT
-        )  # the chart makes it; a tenant's namespace has only its own
+        )  # the chart creates it there, but not in a tenant's namespace
     return spec
 
 
@@ -188,8 +192,8 @@ def _container(o: AuditObservation, disk: LocalDisk, *, indexed: bool) -> Manife
             *place,
             *(kept.environment if kept else ()),
         ],
-        # A batch job takes the cores that are idle: at its start Java compiles on all it can get, a limit would double the
-        # time of a small audit. Its memory is its own.
+        # A batch job may use all idle cores. At the start, Java compiles on all that it can get, and a limit would double the
+        # time of a small audit. Memory is requested in full.
         "resources": {
             "requests": {"cpu": f"{100 * (1 if spark.executors else spark.cores)}m", "memory": memory, **disk.requests},
             "limits": {"memory": memory, **disk.limits},
@@ -206,7 +210,7 @@ def _container(o: AuditObservation, disk: LocalDisk, *, indexed: bool) -> Manife
 
 
 def _goes_with_the_window(made: Manifest, o: AuditObservation) -> Manifest:
-    """Kubernetes removes it when the ConfigMap goes."""
+    """Makes the ConfigMap the owner, so that Kubernetes removes the object with it."""
     assert o.config_map is not None, "the window comes first"
     window = o.config_map["metadata"]
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": window["name"], "uid": window["uid"]}

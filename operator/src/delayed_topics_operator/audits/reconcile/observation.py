@@ -1,4 +1,4 @@
-"""What a pass over a DelayedTopicAudit knows. A value: nothing in it changes any more."""
+"""What a pass over a DelayedTopicAudit knows, as an immutable value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,20 +28,19 @@ class Unauditable:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """Not with this connection, or not in this installation."""
+    """The audit must not run with this connection, or in this installation."""
 
     message: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings:
-    """`installation`: the namespace of the operator. `home`: that of the Job. `files`: the connection, of which it gets a copy; None
-    while no Job is to begin. Refused: it must not, or must not any more.
+    """`installation`: the namespace of the operator. `home`: the namespace of the Job. `files`: the connection, of which the Job gets a
+    copy. None: no Job is to begin. Refused: the Job must not begin, or must not any more.
 
-    `spark_applications`: whether this installation has them; without, none of them is looked at.
-    `most_local_disk_mebibytes`: what each pod may have of its node's; None: nobody limits it.
-    `fs_group`: the group that may write to a volume; None: the cluster chooses it. `labels`, `annotations`: those that every pod
-    has in this installation.
+    `spark_applications`: whether this installation handles them. `most_local_disk_mebibytes`: how much of the node's disk each pod may
+    have; None: there is no limit. `fs_group`: the group that may write to a volume; None: the cluster chooses it. `labels`,
+    `annotations`: those of every pod in this installation.
     """
 
     image: str
@@ -58,13 +57,13 @@ class JobSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditObservation:
-    """`job_name`: of the Job that it has or would get. `topic` None: there is no such DelayedTopic. `barred`: why nobody has looked for
-    what there is of the audit; None: it was looked for. `replaced`: what there is of the audit was made for another one, which had the
-    name of `topic` before.
+    """`job_name`: the name of the Job that the audit has or would get. `topic`: None if there is no such DelayedTopic. `barred`: why the
+    objects of the audit were not observed; None: they were. `replaced`: whether these objects were made for another DelayedTopic, which
+    had the name of `topic` before.
 
-    `frozen`: looked for while nothing has begun. `ahead`: an older audit of the same DelayedTopic that has no verdict yet.
-    `job`: what runs it, a Job or a SparkApplication. `secret`: its own. `pods`: its own, and those that Spark has made for it.
-    `warnings`: Events that may say why there is none, or why one has not started.
+    `frozen`: the window, observed while nothing has begun. `ahead`: the audit of the same DelayedTopic that this one waits for. `job`: the
+    Job or SparkApplication. `secret`: its Secret. `pods`: its pods, and those that Spark has created for it. `warnings`: Events that may
+    say why there is no pod, or why one has not started.
     """
 
     now: datetime

@@ -16,7 +16,7 @@ from delayed_topics_operator.values.plan import (
 
 @dataclass(frozen=True, kw_only=True)
 class Expire:
-    """The verdict was read: Kubernetes may remove the Job `seconds` after its end, and the ConfigMap with it."""
+    """Lets Kubernetes remove the Job `seconds` after its end, and the ConfigMap with it, because the verdict was read."""
 
     namespace: str
     job: str
@@ -30,7 +30,8 @@ AuditAction = AddFinalizer | RemoveFinalizer | ApplyChild | DeleteChild | WriteR
 
 @dataclass(frozen=True, kw_only=True)
 class AuditPlan:
-    """`topic_status`: our part of the DelayedTopic's. Either status None: leave it. `wake_seconds` None: nothing is left to do."""
+    """`topic_status`: what this controller owns of the DelayedTopic's status. A status of None stays as it is. `wake_seconds`: None if
+    nothing is left to do."""
 
     actions: tuple[AuditAction, ...] = ()
     status: DelayedTopicAuditStatus | None = None

@@ -1,4 +1,4 @@
-"""How an audit ended, or what its pods wait for, from what Kubernetes says of them. Pure."""
+"""How an audit ended, or what its pods wait for, from their status and Events. Pure."""
 
 import json
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.pods import obstacle, told
 
 OURS = (CONTAINER, spark_application.DRIVER)
-"""The container of the audit in its pod."""
+"""The names of the audit's own container, in a Job and in a SparkApplication."""
 ADDED_ONES_END_SECONDS = 60
-"""So long after the audit's own container, a container that was added to its pod may end, and the Job tries again by itself."""
+"""How long after the audit's own container a sidecar that was added to the pod may end, so that the Job tries again by itself."""
 _REMEDIES = {
     "image": ". Correct the chart values images.audit or images.pullSecrets",
     "room": ". Either lower spec.spark in a new DelayedTopicAudit, or add room on the nodes",
@@ -27,14 +27,14 @@ _REMEDIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """`obstacle`: what keeps the audit from going on until somebody removes it. None: nothing does."""
+    """`obstacle`: what keeps the audit from going on until someone removes it. None: nothing does."""
 
     obstacle: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """It ended without a verdict. `out_of_time`: it was ended, perhaps while it waited for something."""
+    """The audit ended without a verdict. `out_of_time`: whether it exceeded its deadline, perhaps while it waited for something."""
 
     message: str
     out_of_time: bool = False
@@ -84,8 +84,9 @@ def outcome(
 
 
 def _early(runner: Manifest, newest: Sequence[Manifest], now: datetime) -> Failed | Reported | None:
-    """Of a pod in which a container that was added to it runs on, so that the Job does not end. The Spark Operator needs no such help."""
-    if is_application(runner) or not newest or not _added_ones_run(newest[0]):
+    """Returns the result of an audit whose Job does not end, because a sidecar that was added to the pod runs on. The Spark Operator needs
+    no such help."""
+    if is_application(runner) or not newest or not _sidecars_run(newest[0]):
         return None
     pod = newest[0]
     if (terminated := _terminated(pod)) is None:
@@ -94,20 +95,20 @@ def _early(runner: Manifest, newest: Sequence[Manifest], now: datetime) -> Faile
         return reported
     disrupted = any(c["type"] == "DisruptionTarget" for c in pod["status"].get("conditions") or ())
     if disrupted or "deletionTimestamp" in pod["metadata"]:
-        return None  # it goes as a whole, and another one begins anew
+        return None  # the whole pod goes, and another one begins anew
     ended_at = terminated.get("finishedAt")
     if ended_at is not None and (now - datetime.fromisoformat(ended_at)).total_seconds() < ADDED_ONES_END_SECONDS:
         return None
     return Failed(message=_failure(pod) or f"the {runner['kind']} failed")
 
 
-def _added_ones_run(pod: Manifest) -> bool:
+def _sidecars_run(pod: Manifest) -> bool:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return any(status["name"] not in OURS and "terminated" not in (status.get("state") or {}) for status in statuses)
 
 
 def _out_of_time(runner: Manifest) -> str:
-    """Its pods are gone, so they can't tell more."""
+    """The pods are gone, so they can't say more."""
     return (
         f"the {runner['kind']} did not finish within {deadline_seconds(runner)} seconds. Create a new DelayedTopicAudit with either a "
         "higher spec.activeDeadlineSeconds, or more spec.spark.cores or spec.spark.executors"

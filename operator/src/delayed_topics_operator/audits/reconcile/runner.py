@@ -1,4 +1,4 @@
-"""How far a Job or a SparkApplication is that runs an audit, from its status. Pure."""
+"""The progress of the Job or SparkApplication that runs an audit, from its status. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,12 +7,13 @@ from delayed_topics_operator.audits.reconcile import spark_application
 from delayed_topics_operator.values.manifest import Manifest
 
 POD_SECONDS = 10
-"""Both have a pod sooner than that, unless somebody has to do something about it."""
+"""Both have a pod within this time, unless someone has to correct something."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """`at`: None if it does not say when. `message`: why it failed, if it says so. `out_of_time`: it took longer than it was given."""
+    """`at`: None if the status does not say when. `message`: why it failed, if the status says so. `out_of_time`: whether it exceeded its
+    deadline."""
 
     succeeded: bool
     at: datetime | None
@@ -21,18 +22,18 @@ class Ended:
 
 
 def ended(runner: Manifest, now: datetime) -> Ended | None:
-    """None while it runs, or waits for something."""
+    """Returns how the Job or SparkApplication ended. None: it runs, or waits for something."""
     return _application_ended(runner, now) if is_application(runner) else _job_ended(runner)
 
 
 def deadline_seconds(runner: Manifest) -> int:
-    """How long it may take."""
+    """Returns how long the Job or SparkApplication may take."""
     spec = runner["spec"]["driver"]["template"]["spec"] if is_application(runner) else runner["spec"]
     return int(spec["activeDeadlineSeconds"])
 
 
 def without_pod(runner: Manifest, now: datetime) -> str | None:
-    """What somebody has to do if the runner should have a pod by now and has none. None: nothing."""
+    """Returns what someone has to do about a runner that has no pod, though it should have one by now. None: nothing."""
     meta = runner["metadata"]
     named = f"{runner['kind']} {meta['name']}"
     told = _state(runner).get("errorMessage") if is_application(runner) else None
@@ -72,7 +73,7 @@ def _job_ended(job: Manifest) -> Ended | None:
 
 
 def _application_ended(application: Manifest, now: datetime) -> Ended | None:
-    """Its driver has the deadline of a Job; that all tries together have no more is seen to here."""
+    """Kubernetes enforces the deadline for each driver. This function enforces it for all tries together, as a Job does."""
     state, at = _state(application), _terminated_at(application)
     if state.get("state") == "COMPLETED":
         return Ended(succeeded=True, at=at)

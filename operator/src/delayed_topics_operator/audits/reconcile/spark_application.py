@@ -1,6 +1,6 @@
 """An audit as a SparkApplication, which the Spark Operator of Kubeflow runs: https://github.com/kubeflow/spark-operator. Pure.
 
-Its driver is what would be the Job's pod, with the same arguments; what Spark is told of executors stands in fields of the resource.
+Its driver is the same pod as that of a Job, with the same arguments. The settings of executors are fields of the resource.
 """
 
 from typing import Final
@@ -14,19 +14,19 @@ from delayed_topics_operator.values.manifest import Manifest
 API_VERSION: Final = "sparkoperator.k8s.io/v1beta2"
 KIND: Final = "SparkApplication"
 SPARK_VERSION: Final = "4.1.1"
-"""That of the image."""
+"""The version of Spark in the image."""
 PROGRAM: Final = "local:///opt/app/delayed_topics_audit/__main__.py"
-"""In the image."""
+"""The program in the image."""
 DRIVER: Final = "spark-kubernetes-driver"
-"""What Spark calls the driver's container."""
+"""Spark's name for the driver's container."""
 RETRY_SECONDS: Final = 10
 
 
 def spec(o: AuditObservation, leader: Manifest, executor: Manifest, *, retries: int, overhead_mib: int) -> Manifest:
-    """`leader`, `executor`: templates of pods. `overhead_mib`: memory beside the heap."""
+    """`leader`, `executor`: templates of pods. `overhead_mib`: memory in addition to the heap."""
     spark = o.audit.spec.spark
     container: Manifest = dict(leader["spec"]["containers"][0])
-    arguments = container.pop("args")  # Spark would add its own to those of the template
+    arguments = container.pop("args")  # Spark would append its own arguments to those of the template
     driver = {**leader, "spec": {**leader["spec"], "containers": [{**container, "name": DRIVER}]}}
     pod = {"memory": spark.memory, "memoryOverhead": f"{overhead_mib}m"}
     return {
@@ -38,7 +38,7 @@ def spec(o: AuditObservation, leader: Manifest, executor: Manifest, *, retries: 
         "mainApplicationFile": PROGRAM,
         "arguments": arguments,
         "sparkConf": executors.guards(o),
-        # not as a Job: that its node was drained is a try, too
+        # unlike with a Job, a pod whose node was drained counts as a try
         "restartPolicy": {
             "type": "OnFailure",
             "onFailureRetries": retries,

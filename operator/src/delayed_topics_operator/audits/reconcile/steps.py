@@ -1,7 +1,7 @@
-"""Decides about an audit: freeze, run, read the verdict, say it, let go. Pure.
+"""Decides about an audit: freeze, run, read the verdict, report it, release everything. Pure.
 
-Each step leaves its mark before the next begins: ConfigMap, Job or SparkApplication, verdict in the status, verdict on the
-DelayedTopic. So an operator that is killed in between goes on where it was, and a verdict is read before Kubernetes may remove the Job.
+Each step leaves a mark before the next one begins: the ConfigMap, the Job or SparkApplication, the verdict in the status, the verdict on
+the DelayedTopic. So an operator that was killed in between goes on where it was, and reads a verdict before Kubernetes removes the Job.
 """
 
 from dataclasses import replace
@@ -52,7 +52,7 @@ def reconcile(o: AuditObservation) -> AuditPlan:
     if o.audit.status.verdict is not None:
         return _concluded(o)
     if not _has_finalizer(o) and (o.config_map is not None or o.job is not None):
-        return AuditPlan(actions=(_finalizer(o),))  # somebody has taken it off
+        return AuditPlan(actions=(_finalizer(o),))  # someone has removed the finalizer
     if o.topic is None:
         return _without_topic(o)
     if o.replaced:
@@ -74,7 +74,7 @@ def reconcile(o: AuditObservation) -> AuditPlan:
 
 
 def refused(o: AuditObservation, error: KubeRefused) -> AuditPlan:
-    """The API server refused an action because of a size, a quota or a missing right. A verdict stays."""
+    """Returns what to report when the API server refused an action because of a size, a quota or a missing right. A verdict stays."""
     if o.audit.status.verdict is not None:
         return AuditPlan()
     said = _not_yet(reason_of(error), f"{error}. The operator tries again")
@@ -82,16 +82,16 @@ def refused(o: AuditObservation, error: KubeRefused) -> AuditPlan:
 
 
 def unseen(raw: Manifest, reason: Reason, why: str, now: datetime) -> AuditPlan:
-    """It could not be looked at: the conditions say so, and the rest of the status stays, as a verdict does."""
+    """Returns what to report when the audit could not be observed. Only the conditions change, and none if there is a verdict."""
     status = status_of(DelayedTopicAuditStatus, raw)
     if status.verdict is not None:
         return AuditPlan()
     said, generation = _not_yet(reason, why), raw["metadata"].get("generation")
-    return _said(status, said, _conditions(status, said, None, now, generation))
+    return _with_conditions(status, said, _conditions(status, said, None, now, generation))
 
 
 def _barred(o: AuditObservation, why: str) -> AuditPlan:
-    """Nothing is concluded from what was not looked at, and the finalizer stays. A verdict stays, too."""
+    """Concludes nothing, because the objects of the audit were not observed. The finalizer stays, and so does a verdict."""
     known, generation, said = o.audit.status, o.audit.metadata.generation, _not_yet(Reason.NOT_ALLOWED, why)
     if known.verdict is not None and o.audit.metadata.deletion_timestamp is None:
         return AuditPlan(topic_status=_on_topic(o))
@@ -99,10 +99,12 @@ def _barred(o: AuditObservation, why: str) -> AuditPlan:
     if known.verdict is not None:
         others = {c.type: c for c in known.conditions if c.type != Condition.READY}
         conditions = tuple(others.get(c.type, c) for c in conditions)
-    return _said(known, said, conditions)
+    return _with_conditions(known, said, conditions)
 
 
-def _said(known: DelayedTopicAuditStatus, said: ConditionState, conditions: tuple[StatusCondition, ...]) -> AuditPlan:
+def _with_conditions(
+    known: DelayedTopicAuditStatus, said: ConditionState, conditions: tuple[StatusCondition, ...]
+) -> AuditPlan:
     generation = conditions[0].observed_generation
     status = known.model_copy(update={"observed_generation": generation, "conditions": conditions})
     return AuditPlan(status=status, notices=(_warning(said),))
@@ -150,7 +152,7 @@ def _run(o: AuditObservation) -> AuditPlan:
 
 
 def _without_topic(o: AuditObservation) -> AuditPlan:
-    """A DelayedTopic that never existed may still be created. One that was audited and deleted will not come back as the same."""
+    """A DelayedTopic that does not exist yet may still be created. One that was audited and deleted will not come back as the same."""
     name = _topic_name(o)
     if o.config_map is None and o.job is None:
         waiting = _not_yet(
@@ -168,7 +170,7 @@ def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
     match outcome(job, o.pods, o.now, o.warnings):
         case Reported(verdict=verdict, message=message, account=account) as reported:
             plan = _conclude(o, verdict, message, account=account, offenders=_offenders(reported), at=_ended_at(o))
-            return replace(plan, actions=_go_on_from_here(o, reported))
+            return replace(plan, actions=_extend_chain(o, reported))
         case Failed(message=message, out_of_time=out_of_time):
             message += _waited_for(o) if out_of_time else ""
             return _conclude(o, "Unknown", message, reason=Reason.AUDIT_FAILED, at=_ended_at(o))
@@ -187,7 +189,7 @@ def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
 
 
 def _waited_for(o: AuditObservation) -> str:
-    """What the audit waited for when its time was over. More time would not have helped then."""
+    """Returns what the audit waited for at its deadline, in which case more time would not have helped."""
     last = next((c for c in o.audit.status.conditions if c.type == Condition.COMPLETE), None)
     return (
         f". When its time was over, it was waiting: {last.message}"
@@ -228,9 +230,9 @@ def _offenders(reported: Reported) -> tuple[Offenders, ...]:
     )
 
 
-def _go_on_from_here(o: AuditObservation, reported: Reported) -> tuple[AuditAction, ...]:
-    """Notes where the next audit of the chain goes on, before the verdict is said: people must not see a link that the chain does not have.
-    If nothing was counted, nothing is noted, and the next audit counts it."""
+def _extend_chain(o: AuditObservation, reported: Reported) -> tuple[AuditAction, ...]:
+    """Records where the next audit of the chain goes on, before the verdict is reported, so that people see no link that the chain lacks.
+    If nothing was counted, nothing is recorded, and the next audit counts it."""
     window = manifests.window_of(o.config_map)
     if not o.audit.spec.window.since_last or reported.account is None or window is None:
         return ()
@@ -242,7 +244,7 @@ def _go_on_from_here(o: AuditObservation, reported: Reported) -> tuple[AuditActi
 
 
 def _concluded(o: AuditObservation) -> AuditPlan:
-    """The verdict stands. The DelayedTopic has it too, unless a later one is known or it is not the one that was audited."""
+    """The verdict is final. The DelayedTopic gets it too, unless it has a later one, or is not the one that was audited."""
     if not _has_finalizer(o):
         actions: tuple[AuditAction, ...] = ()
     elif _is_kept(o):
@@ -253,8 +255,8 @@ def _concluded(o: AuditObservation) -> AuditPlan:
 
 
 def _is_kept(o: AuditObservation) -> bool:
-    """A SparkApplication that ended, for people to look at. Nobody but us ends that: the Spark Operator (until 2.5) runs one again
-    whose time to live is changed."""
+    """Whether an ended SparkApplication is kept for people to look at. This operator has to remove it, because the Spark Operator (until
+    2.5) runs an application again if its time to live is changed."""
     if o.job is None or not is_application(o.job) or o.audit.status.finished_at is None:
         return False
     how = ended(o.job, o.now)
@@ -268,7 +270,7 @@ def _deleted(o: AuditObservation) -> AuditPlan:
 
 
 def _let_go(o: AuditObservation) -> tuple[AuditAction, ...]:
-    """A Job that ended is kept for a while, with its window, for people to look at; what it knew of Kafka is not."""
+    """Returns actions that remove all objects, but keep an ended Job and its window for a while, for people to look at."""
     if o.job is None or is_application(o.job) or ended(o.job, o.now) is None:
         return tuple(_delete(child) for child in _children(o))
     meta = o.job["metadata"]
@@ -285,8 +287,8 @@ def _let_go(o: AuditObservation) -> tuple[AuditAction, ...]:
 
 
 def _on_topic(o: AuditObservation) -> DelayedTopicStatus | None:
-    """What the status of the DelayedTopic says of this audit: its verdict, if the audit is of all records or part of a chain, and a broken
-    promise in any case. None: nothing may be said there."""
+    """Returns what the status of the DelayedTopic says about this audit: its verdict, if the audit is of all records or part of a chain,
+    and a broken promise in any case. None: the status says nothing about it."""
     status, topic = o.audit.status, o.topic
     verdict, at = status.verdict, status.finished_at
     if topic is None or o.replaced or topic.metadata.deletion_timestamp is not None or verdict is None or at is None:
@@ -319,7 +321,7 @@ def _is_of_all(o: AuditObservation) -> bool:
 def _status(
     o: AuditObservation, complete: ConditionState, verified: ConditionState | None = None
 ) -> DelayedTopicAuditStatus:
-    """`verified`: with the verdict only."""
+    """`verified`: given only with a verdict."""
     generation = o.audit.metadata.generation
     return DelayedTopicAuditStatus(
         observed_generation=generation,
@@ -341,7 +343,7 @@ def _conditions(
     if verified is None:
         verified = ConditionState(status="Unknown", reason=complete.reason, message=complete.message)
     ready = replace(verified, status="True" if verified.status == "True" else "False")
-    # A verdict stays: nobody need wait for another.
+    # A verdict is final, so no one need wait for another.
     stalled = {Condition.STALLED: complete} if complete.status == "True" and ready.status == "False" else {}
     said = {Condition.READY: ready, Condition.COMPLETE: complete, Condition.VERIFIED: verified, **stalled}
     return tuple(
@@ -374,7 +376,7 @@ def _ended_at(o: AuditObservation) -> datetime | None:
 
 
 def _children(o: AuditObservation) -> tuple[Manifest, ...]:
-    """What has to be removed, and does not go yet. A SparkApplication goes with its window."""
+    """Returns the objects that have to be removed and are not being deleted yet. A SparkApplication is removed with its window."""
     found = (child for child in (o.job, o.secret, o.config_map) if child is not None and not is_application(child))
     return tuple(child for child in found if "deletionTimestamp" not in child["metadata"])
 

@@ -1,4 +1,4 @@
-"""Where an audit's account goes, a claim or a bucket, and what every pod that writes there is given. Pure."""
+"""Where an audit's account is written, to a claim or a bucket, and what every pod that writes there needs. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,8 @@ CREDENTIALS_KEY = "credentials"
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """`folder`: what Spark calls it, `shown`: what people do. `settings`: of Spark. The rest is of a pod and its container."""
+    """`folder`: the address for Spark. `shown`: the address for people. `settings`: of Spark. The other fields are parts of a pod and its
+    container."""
 
     folder: str
     shown: str
@@ -38,13 +39,13 @@ def storage(o: AuditObservation) -> Storage | None:
             security={"fsGroup": group} if group is not None else {},
         )
     place = "/".join(part for part in (output.s3.bucket, output.s3.prefix, o.job_name) if part)
-    # A storage of its own seldom has a name for each bucket.
+    # A storage other than AWS seldom has a host name for each bucket.
     own = {"endpoint": output.s3.endpoint, "path.style.access": "true"} if output.s3.endpoint else {}
     settings = own | ({"endpoint.region": output.s3.region} if output.s3.region else {})
     return Storage(
         folder=f"s3a://{place}",
         shown=f"s3://{place}",
-        # Optional, for the Job to say that it is missing: a pod without it would wait for ever, and only its events say so.
+        # Optional, so that the Job can report that the Secret is missing. Otherwise the pod would wait forever, and only Events say why.
         volume={"name": VOLUME, "secret": {"secretName": output.s3.secret_name, "optional": True}},
         mount={"name": VOLUME, "mountPath": SECRET, "readOnly": True},
         environment=({"name": "AWS_SHARED_CREDENTIALS_FILE", "value": f"{SECRET}/{CREDENTIALS_KEY}"},),
