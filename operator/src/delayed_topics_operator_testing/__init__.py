@@ -1,4 +1,5 @@
-"""For tests of the operator: simulations of Kafka and Kubernetes for plans, and the operator as a process on real ones. Not in the wheel.
+"""Helpers for tests of the operator: simulations of Kafka and Kubernetes for plans, and the operator as a process on real ones. The wheel
+does not contain them.
 
-Starting a broker or an API server belongs to `devcluster`, and what a single test expects belongs to that test.
+`devcluster` starts brokers and API servers. What a single test expects belongs in that test.
 """

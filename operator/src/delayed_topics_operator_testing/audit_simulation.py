@@ -1,4 +1,4 @@
-"""One DelayedTopicAudit and its DelayedTopic, as far as plans go: executes them on values, and plays Kubernetes' part."""
+"""A simulation of one DelayedTopicAudit and its DelayedTopic: executes plans on values, and plays the part of Kubernetes."""
 
 import copy
 import json
@@ -64,12 +64,12 @@ CHAINABLE = replace(
     committed_offsets={"orders": (10,), "orders.delays": (4,)},
     end_offsets={"orders": (12,), **ENDS},
 )
-"""A window that the next audit of its chain can begin at."""
+"""A window after which the next audit of its chain can begin."""
 ACCOUNT = {"produced": 12, "released": 9, "dead_lettered": 1, "pending": 2, "lost": 0}
 
 
 def large_window(*, partitions: int, offsets: tuple[int, int] = (900_000, 1_100_000)) -> AuditWindow:
-    """Of a link of a chain, of a DelayedTopic whose topics have as many partitions each. `offsets`: between which all are."""
+    """Returns the window of a link of a chain. Each topic has this many partitions. `offsets`: the range of all offsets."""
     chance, names = Random(7), TopicNames.of("orders")
 
     def of_each(*topics: str) -> dict[str, tuple[int, ...]]:
@@ -106,8 +106,8 @@ def topic_resource() -> Manifest:
 
 @dataclass
 class AuditSimulation:
-    """`job`: what runs it. `home`: its namespace.
-    `fs_group`: that may write to a claim. `expired`: the seconds that the Job was given to live."""
+    """`job`: the Job or SparkApplication. `home`: its namespace. `fs_group`: the group that may write to a claim. `expired`: the time to
+    live that the Job was given, in seconds."""
 
     raw: Manifest = field(default_factory=audit_resource)
     topic: Manifest | None = field(default_factory=topic_resource)
@@ -176,7 +176,7 @@ class AuditSimulation:
         return job is None or job["kind"] == "Job" or self.spark_applications
 
     def settle(self, *, actions: int | None = None) -> AuditPlan:
-        """Passes until nothing is to be done. Raises Stopped after that many actions, as if killed just then."""
+        """Runs passes until nothing is left to do. Raises Stopped after this many actions, as if the operator was killed just then."""
         for _ in range(10):
             plan = reconcile(self.observe())
             for action in plan.actions:
@@ -236,12 +236,12 @@ class AuditSimulation:
                 assert_never(action)
 
     def _goes_with_the_window(self, child: Manifest) -> bool:
-        """As Kubernetes sees it."""
+        """Whether Kubernetes would remove the object with the window."""
         owners = child["metadata"].get("ownerReferences", ())
         return any(owner["uid"] == f"uid-{window_name(self.job_name)}" for owner in owners)
 
     def pod(self, state: Manifest, *, container: str = "audit", **status: Any) -> None:
-        """Its newest pod is like that."""
+        """Adds the newest pod of the Job, with its container in this state."""
         name = f"{self.job_name}-{len(self.pods)}"
         at = f"2026-01-02T00:00:0{len(self.pods)}Z"
         known = {"name": container, "state": state}
@@ -284,7 +284,7 @@ class AuditSimulation:
         self.pod({"terminated": ended}, container=container)
 
     def application_is(self, state: str, **told: str) -> None:
-        """As the Spark Operator says it of a SparkApplication, now."""
+        """Sets the status of the SparkApplication, as the Spark Operator would do now."""
         assert self.job is not None
         ended = {"terminationTime": self.now.isoformat()} if state in ("COMPLETED", "FAILED") else {}
         self.job["status"] = {"applicationState": {"state": state, **told}, **ended}

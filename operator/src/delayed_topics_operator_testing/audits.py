@@ -1,4 +1,4 @@
-"""Audits of a harness, and what a kubelet would make of their Jobs."""
+"""Audits on a real API server, with the test as the kubelet of their pods."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ def status(harness: OperatorHarness, name: str = "first") -> Manifest:
 
 
 def wait_said(harness: OperatorHarness, reason: Reason, *words: str, name: str = "first") -> None:
-    """Until its condition Complete says so."""
+    """Waits until the condition Complete has this reason and these words."""
 
     def said() -> bool:
         found: Manifest = next((c for c in status(harness, name).get("conditions", ()) if c["type"] == "Complete"), {})
@@ -51,7 +51,8 @@ def end_pod(
     conditions: tuple[Manifest, ...] = (),
     beside: tuple[Manifest, ...] = (),
 ) -> None:
-    """As a kubelet would, when the container has ended. `conditions`: of the pod. `beside`: what it says of other containers."""
+    """Ends the pod, as a kubelet does when the container has ended. `conditions`: of the pod. `beside`: the statuses of other
+    containers."""
     namespace, _, job = status(harness, name)["jobName"].partition("/")
 
     def pods() -> list[Manifest]:
@@ -68,19 +69,19 @@ def end_pod(
 
 
 def running_container(name: str) -> Manifest:
-    """Its entry in the status of its pod."""
+    """Returns the entry of a running container in the status of its pod."""
     known = {"name": name, "image": f"{name}:1", "imageID": "", "ready": True, "restartCount": 0}
     return {**known, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
 
 
 def ended_container(name: str, terminated: Manifest) -> Manifest:
-    """Its entry in the status of its pod."""
+    """Returns the entry of an ended container in the status of its pod."""
     known = {"name": name, "image": "audit:1", "imageID": "", "ready": False, "restartCount": 0}
     return {**known, "state": {"terminated": {"finishedAt": "2026-01-01T00:00:00Z", **terminated}}}
 
 
 def with_verdict(verdict: str) -> Manifest:
-    """How a container ends that has reached it."""
+    """Returns how a container ends that has reached this verdict."""
     account = {"produced": 7, "lost": 1}
     body = {"verdict": verdict, "message": "counted", "account": account, "offenders": {"over_cap": ["f:0:6"]}}
     return {"exitCode": 0, "reason": "Completed", "message": json.dumps(body)}

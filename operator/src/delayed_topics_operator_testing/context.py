@@ -1,4 +1,4 @@
-"""What controllers are given in tests that start no operator."""
+"""The context of controllers in tests that start no operator."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from delayed_topics_operator_testing.simulation import CLUSTER
 
 
 def context(kube: Any = None, store: Store | None = None, recorder: Any = None, **settings: Any) -> ControllerContext:
-    """`kube`, `recorder`: what stands for them, with the calls that the test leads to."""
+    """`kube`, `recorder`: stand-ins that have the calls that the test makes."""
     images = {"worker_image": "w", "audit_image": "a"}
     made = Settings(**{"namespace": "system", "audit_namespace": "audits", **images, **settings})
     store, recorder = store or Store(), recorder or Recorder(kube)

@@ -1,4 +1,4 @@
-"""Objects of a real API server, asked for in the words of the operator's tests."""
+"""Access to the objects of a real API server, for tests of the operator."""
 
 import urllib.error
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 
 @contextmanager
 def unless_gone() -> Iterator[None]:
-    """What the block asks of an object that is not there comes to nothing."""
+    """Ignores that the object of a call does not exist."""
     try:
         yield
     except urllib.error.HTTPError as e:
@@ -25,7 +25,7 @@ def unless_gone() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class KubeApi:
-    """What tests ask a hundred times goes over HTTP; the rest is kubectl's. `operators_kubeconfig`: with the rights of the chart."""
+    """Frequent calls go over HTTP, all others through kubectl. `operators_kubeconfig`: has the rights that the chart grants."""
 
     server: ApiServer
     operators_kubeconfig: Path
@@ -50,7 +50,7 @@ class KubeApi:
             self.server.call("DELETE", APIS[kind].path(namespace, name))
 
     def delete_all(self, kind: str, namespace: str, labels: str) -> None:
-        """Those that have these labels."""
+        """Deletes all objects with these labels."""
         self.server.call("DELETE", f"{APIS[kind].path(namespace)}?labelSelector={labels}")
 
     def get(self, kind: str, name: str, namespace: str = "") -> dict[str, Any] | None:

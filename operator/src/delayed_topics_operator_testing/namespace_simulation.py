@@ -1,4 +1,4 @@
-"""The DelayedTopics of one namespace, on values: passes that overlap, and one operator that adds up what they have."""
+"""A simulation of the DelayedTopics of one namespace: passes that overlap, and one operator that adds up what they use."""
 
 from typing import Any
 
@@ -18,35 +18,35 @@ DEFAULT = Key("ClusterKafkaConnection", "", "default")
 
 
 def grant(**fields: object) -> Grant:
-    """To every namespace, of every topic."""
+    """Returns a grant of every topic to every namespace."""
     return Grant.model_validate({"namespaceSelector": {}, "topicPrefixes": [""], **fields})
 
 
 def with_quota(**quota: int) -> Usable:
-    """A connection that grants that much in sum."""
+    """Returns a connection with this quota in total."""
     return usable(grant(quota=quota))
 
 
 def workers(replicas: int) -> dict[str, Any]:
-    """The part of a spec that asks for so many."""
+    """Returns the part of a spec that requests this many workers."""
     return {"workers": {"replicas": replicas}}
 
 
 def live_workers(simulation: Simulation) -> int:
-    """How many its StatefulSet has."""
+    """Returns how many workers the StatefulSet has."""
     live = simulation.children.get(("StatefulSet", simulation.name))
     return int(live["spec"]["replicas"]) if live is not None else 0
 
 
 def partitions(kafka: Kafka, topic: str = "orders") -> int:
-    """Of all its topics."""
+    """Returns the number of partitions of all its topics."""
     return sum(
         found.partitions for name, found in kafka.topics.items() if name == topic or name.startswith(f"{topic}.")
     )
 
 
 class NamespaceSimulation:
-    """The DelayedTopics of one namespace, with one operator. A pass can be stopped between its plan and what it does."""
+    """The DelayedTopics of one namespace, with one operator. Other passes can run between the plan of a pass and its actions."""
 
     def __init__(self, connection: Usable) -> None:
         self.connection = connection
@@ -67,7 +67,7 @@ class NamespaceSimulation:
         return simulation
 
     def see(self) -> None:
-        """What the watches tell."""
+        """Updates the store, as the watches would."""
         self.context = self.usage._context = context(namespace=OPERATOR_NAMESPACE)
         for simulation in self.simulations.values():
             self.context.store.put(simulation.raw)

@@ -1,4 +1,4 @@
-"""What each right of the operator is for: a story that comes to its end with it and not without it."""
+"""What the operator needs each right for: a story that comes to its end with the right, and not without it."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -20,8 +20,8 @@ CHILDREN = (*WATCHED, "Secret")
 
 
 class Act(NamedTuple):
-    """`do`: what the right is needed for. `done`: whether it has had its effect. `again`: `do` is to be repeated when the right is
-    back, since the operator tries it only once."""
+    """`do`: the act that needs the right. `done`: whether the act has had its effect. `again`: whether to repeat `do` when the right is
+    back, because the operator tries only once."""
 
     do: Callable[[], object]
     done: Callable[[], bool]
@@ -29,7 +29,7 @@ class Act(NamedTuple):
 
 
 Story = Callable[[OperatorHarness, str], Act]
-"""Prepares, with all rights, what the act needs. The name belongs to this story alone; so do names that begin with it."""
+"""Prepares what the act needs, while the operator has all rights. No other story uses the name, or names that begin with it."""
 
 
 def the_operator_starts(harness: OperatorHarness, name: str) -> Act:
@@ -50,7 +50,7 @@ def the_first_operator_starts(harness: OperatorHarness, name: str) -> Act:
 
 
 def changes_are_followed_by_watches(harness: OperatorHarness, name: str) -> Act:
-    """And not by looking again every few seconds."""
+    """The operator follows changes by watches, and not only by a resync every few seconds."""
     watches = {right(kind, "watch") for kind in (*CLUSTER_WIDE, *WATCHED)}
     log = harness.api.server.audit_log
     begin = 0
@@ -130,7 +130,7 @@ def what_events_say_of_a_worker_is_said(harness: OperatorHarness, name: str) -> 
 
 
 def what_happens_is_told_by_events(harness: OperatorHarness, name: str) -> Act:
-    """Each once, so another resource tells of it when the right is back."""
+    """The operator writes an Event only once, so `do` applies another resource when the right is back."""
     names = [f"{name}-{number}" for number in range(2)]
 
     def told() -> bool:
@@ -140,7 +140,7 @@ def what_happens_is_told_by_events(harness: OperatorHarness, name: str) -> Act:
 
 
 def audits_are_made_on_schedule(harness: OperatorHarness, name: str) -> Act:
-    """The schedule counts from when the resource was made, so one that is older than a minute is due at once."""
+    """The schedule counts from the creation of the resource. For a resource that is older than a minute, an audit is due at once."""
     has_workers(harness, name)
     every_minute = harness.delayed_topic(name, audit={"schedule": "* * * * *"})
     return Act(lambda: harness.api.apply(every_minute), lambda: bool(audits_of(harness, name)))
@@ -233,7 +233,7 @@ def own_connection(harness: OperatorHarness, name: str) -> Manifest:
 
 
 def audit(harness: OperatorHarness, topic: str, name: str = "", *, kind: str = "Job") -> Manifest:
-    """`kind`: of what runs it."""
+    """`kind`: Job or SparkApplication."""
     return {
         "apiVersion": "delayedtopics.io/v1alpha1",
         "kind": "DelayedTopicAudit",
@@ -252,7 +252,7 @@ def leaving(found: Manifest) -> bool:
 
 
 def audit_children(harness: OperatorHarness, kind: str, name: str) -> list[Manifest]:
-    """What the audit of this name has in the namespace of audits."""
+    """Returns the objects of this audit in the namespace of audits."""
     labels = {"delayedtopics.io/namespace": harness.namespace, "delayedtopics.io/name": name}
     found = harness.api.list_all(kind, AUDIT_NAMESPACE)
     return [o for o in found if labels.items() <= o["metadata"].get("labels", {}).items()]
@@ -263,7 +263,7 @@ def held(harness: OperatorHarness, kind: str, name: str, namespace: str = "") ->
 
 
 def words(harness: OperatorHarness, kind: str, name: str) -> str:
-    """The reasons and messages of its conditions."""
+    """Returns the reasons and messages of all conditions."""
     status = (harness.api.get(kind, name, harness.namespace) or {}).get("status", {})
     return "\n".join(f"{condition['reason']}: {condition['message']}" for condition in status.get("conditions", ()))
 
@@ -364,9 +364,9 @@ NEEDS: Mapping[Grant, Story] = {
     for kind, verbs in kinds.items()
     for verb, story in verbs.items()
 }
-"""Of the operator's roles."""
+"""The stories of all rights of the operator's roles."""
 WHERE = dict.fromkeys(("audits", "audits-spark-applications", "audits-namespace"), AUDIT_NAMESPACE)
-"""Where the stories need the rights of these roles; those of the others, where the operator is."""
+"""The namespace in which stories need the rights of these roles. For all other roles, it is that of the operator."""
 _WRITE = ("create", "update", "patch", "delete", "deletecollection")
 _DRIVES = ("create", "get", "list", "watch", "delete", "deletecollection")
 PEOPLE = tuple(
@@ -379,7 +379,7 @@ PEOPLE = tuple(
     for kind in kinds
     for verb in verbs
 )
-"""Of the roles that are added to the usual ones, edit and view."""
+"""The rights that the chart adds to the usual roles, edit and view."""
 DRIVER = tuple(Grant("audit-driver", right("Pod", verb)) for verb in _DRIVES)
-"""Of the Job of an audit with executors."""
+"""The rights of the Job of an audit with executors."""
 EVERY = (*NEEDS, *PEOPLE, *DRIVER)

@@ -1,4 +1,4 @@
-"""API server, broker and operator together, and the questions that tests ask most."""
+"""API server, broker and operator together, with the calls that most tests need."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ DELETE_SECONDS = 180
 
 
 class OperatorHarness:
-    """`namespace` and `topic` are this test's own."""
+    """`namespace`, `topic`: names that no other test uses."""
 
     def __init__(self, api: KubeApi, broker: Broker, operator: OperatorProcess) -> None:
         self.api = api
@@ -37,10 +37,10 @@ class OperatorHarness:
         self.connection = Connection(bootstrap_servers=broker.bootstrap)
         self.kafka = KafkaAdmin(self.connection, timeout_seconds=60)
         self.rights_are_taken = False
-        """Whether the operator may be refused what it asks for."""
+        """Whether calls of the operator may be refused, because the test revokes rights."""
 
     def open(self, *, allow: list[Manifest] | None = None, let_in: bool = False) -> None:
-        """`let_in`: the operator has rights in the namespace of this test."""
+        """Starts the operator. `let_in`: whether it has rights in the namespace of this test."""
         self.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
         if let_in:
             give_the_rights_of_the_chart(self.api.server, tenants=[self.namespace])
@@ -49,7 +49,7 @@ class OperatorHarness:
 
     @contextmanager
     def opened(self, *, allow: list[Manifest] | None = None, let_in: bool = False) -> Iterator[Self]:
-        """Closed at the end, however it ends."""
+        """Opens the harness, and closes it in any case."""
         try:
             self.open(allow=allow, let_in=let_in)
             yield self
@@ -57,7 +57,7 @@ class OperatorHarness:
             self.close()
 
     def replace_operator(self, *arguments: str, tenants: Sequence[str] = ()) -> None:
-        """By one with further arguments. `tenants`: namespaces that let it in."""
+        """Replaces the operator by one with further arguments. `tenants`: namespaces that admit it."""
         if tenants:
             give_the_rights_of_the_chart(self.api.server, tenants=tenants)
         flags = (f"--tenant-namespace={tenant}" for tenant in tenants)
@@ -66,7 +66,7 @@ class OperatorHarness:
         self.operator.start()
 
     def close(self) -> None:
-        """Takes back what the test made, without asking an operator that may be dead."""
+        """Removes what the test made, without the operator, which may be dead."""
         self.operator.kill()
         for kind in ("DelayedTopicAudit", "DelayedTopic", "KafkaConnection", "ClusterKafkaConnection"):
             for found in self.api.list_all(kind):
@@ -113,14 +113,14 @@ class OperatorHarness:
         return dict((self.api.get("ClusterKafkaConnection", name) or {}).get("status") or {})
 
     def apply(self, **spec: Any) -> None:
-        """The DelayedTopic of this test."""
+        """Applies the DelayedTopic of this test."""
         self.api.apply(self.delayed_topic(**spec))
 
     def resource(self, name: str = "", namespace: str = "") -> Manifest | None:
         return self.api.get("DelayedTopic", name or self.topic, namespace or self.namespace)
 
     def condition(self, kind: str, name: str = "", namespace: str = "") -> Manifest:
-        """Empty if there is none (yet)."""
+        """Returns the condition, empty if there is none (yet)."""
         found = (self.resource(name, namespace) or {}).get("status", {}).get("conditions", [])
         return next((c for c in found if c["type"] == kind), {})
 
@@ -132,13 +132,13 @@ class OperatorHarness:
         seen: Callable[[], object] | None = None,
         seconds: float = 180,
     ) -> None:
-        """`seen`: what is there instead, asked when the wait has ended in vain."""
+        """`seen`: called when the wait has timed out, for what there is instead."""
         wait_until(condition, what=what, timeout_seconds=seconds, poll_seconds=0.2, evidence=seen)
 
     def wait_for(
         self, kind: str, status: str, reason: str = "", *, name: str = "", namespace: str = "", seconds: float = 180
     ) -> None:
-        """Until the DelayedTopic has this condition."""
+        """Waits until the DelayedTopic has this condition."""
 
         def met() -> bool:
             found = self.condition(kind, name, namespace)
@@ -149,12 +149,12 @@ class OperatorHarness:
         )
 
     def wait_until_served(self, name: str = "", namespace: str = "", seconds: float = 180) -> None:
-        """Until topics, layout and workers are there; without nodes workers never become ready."""
+        """Waits until topics, layout and workers exist. Without nodes, workers never become ready."""
         self.wait_for("TopicsReady", "True", name=name, namespace=namespace, seconds=seconds)
         self.wait(lambda: self.stateful_set(name, namespace) is not None, "there are workers", seconds=seconds)
 
     def made(self, kind: str, name: str = "", namespace: str = "") -> list[Manifest]:
-        """The objects of this kind that were made for the DelayedTopic, wherever they are."""
+        """Returns the objects of this kind that were made for the DelayedTopic, wherever they are."""
         labels = {
             "delayedtopics.io/name": name or self.topic,
             "delayedtopics.io/namespace": namespace or self.namespace,
@@ -165,20 +165,20 @@ class OperatorHarness:
         return next(iter(self.made("StatefulSet", name, namespace)), None)
 
     def events(self, reason: str, namespace: str = "") -> list[dict[str, Any]]:
-        """Events of the namespace, this test's own unless given. One that somebody else wrote may have no reason."""
+        """Returns Events of the namespace, by default this test's own. An Event that someone else wrote may have no reason."""
         found = self.api.list_all("Event", namespace or self.namespace)
         return [event for event in found if event.get("reason") == reason]
 
     def wait_event(self, reason: str, *words: str, namespace: str = "") -> None:
-        """Until one of `events` has a message with these words."""
+        """Waits until one of `events` has a message with these words."""
 
-        def told() -> list[str]:
+        def messages() -> list[str]:
             return [event["message"] for event in self.events(reason, namespace)]
 
         self.wait(
-            lambda: any(all(word in message for word in words) for message in told()),
+            lambda: any(all(word in message for word in words) for message in messages()),
             f"an Event {reason} with {words}",
-            seen=told,
+            seen=messages,
         )
 
     def registry(self) -> RegistryState:
@@ -187,12 +187,12 @@ class OperatorHarness:
             return follower.state
 
     def topics(self, topic: str = "") -> dict[str, int]:
-        """Partitions of those of its topics that exist."""
+        """Returns the number of partitions of each topic that exists, by name."""
         found = self.kafka.describe_topics(TopicNames.of(topic or self.topic).possible)
         return {name: getattr(info, "partitions", 0) for name, info in found.items() if info is not None}
 
     def topic_ids(self) -> dict[str, str]:
-        """Of those of its topics that exist, by name."""
+        """Returns the ids of the topics that exist, by name."""
         found = self.kafka.describe_topics(TopicNames.of(self.topic).possible)
         return {name: info.id for name, info in found.items() if isinstance(info, TopicInfo)}
 
@@ -202,7 +202,7 @@ class OperatorHarness:
         return found
 
     def wait_until_ready(self, name: str = "", namespace: str = "") -> None:
-        """Until Ready is True; the test is the kubelet, and every worker pod comes up at once."""
+        """Waits until Ready is True. The test plays the kubelet, and every worker pod comes up at once."""
 
         def ready() -> bool:
             self.play_kubelet()
@@ -211,18 +211,18 @@ class OperatorHarness:
         self.wait(ready, f"{name or self.topic} is ready", seen=lambda: self.condition("Ready", name, namespace))
 
     def play_kubelet(self) -> None:
-        """Every pod that is there runs and is ready."""
+        """Makes every pending pod run and be ready."""
         condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         for pod in self.api.list_all("Pod", SYSTEM_NAMESPACE):
             if pod["status"]["phase"] == "Pending":
                 meta = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
                 status = {"phase": "Running", "conditions": [condition]}
                 runs = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": status}
-                with unless_gone():  # one that a test before this has left may be
+                with unless_gone():  # a pod that an earlier test has left may be gone
                     self.api.apply(runs, subresource="status")
 
     def delete(self, name: str = "", namespace: str = "") -> None:
-        """Returns when the DelayedTopic is gone."""
+        """Deletes the DelayedTopic. Returns when it is gone."""
         where = f"--namespace={namespace or self.namespace}"
         self.api.kubectl("delete", "delayedtopic", name or self.topic, where, f"--timeout={DELETE_SECONDS}s")
 

@@ -1,4 +1,4 @@
-"""The operator as a real process, and what tests ask of it."""
+"""The operator as a real process."""
 
 import itertools
 import os
@@ -21,16 +21,16 @@ START_SECONDS = 120.0
 STOP_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
 LEASE_SECONDS = 60
-"""A machine that is busy with other tests may have an operator wait; one that starts again has its lease at once."""
+"""Long, because an operator may have to wait while other tests keep the machine busy. One that starts again gets its lease at once."""
 SHOWN_CHARACTERS = 20_000
 _numbers = itertools.count(1)
 
 
 class OperatorProcess:
-    """`start`, `kill` and `stop` as often as wanted; all its output is in `log`."""
+    """Can be started, killed and stopped repeatedly. All its output is in `log`."""
 
     def __init__(self, api: KubeApi, *arguments: str, kubeconfig: Path | None = None) -> None:
-        """`kubeconfig`: unless given, the one that has the rights that the chart gives, and no others."""
+        """`kubeconfig`: by default, the one with only the rights that the chart grants."""
         self._api = api
         self._kubeconfig = kubeconfig or api.operators_kubeconfig
         self._arguments = arguments
@@ -40,12 +40,12 @@ class OperatorProcess:
         self._process: Process | None = None
 
     def start(self) -> None:
-        """Returns when it has listed everything."""
+        """Starts the operator. Returns when it has listed everything."""
         self.launch()
         wait_until(self.ready, what=f"the operator is ready (see {self.log})", timeout_seconds=START_SECONDS)
 
     def launch(self, *arguments: str) -> None:
-        """Returns at once. `arguments`: further ones, for this time."""
+        """Starts the operator and returns at once. `arguments`: further ones for this start."""
         self._process = start_operator(
             [
                 "run",
@@ -65,7 +65,7 @@ class OperatorProcess:
         self._process.write(self._api.server.folder / f"{self._name}.json")
 
     def stop(self) -> None:
-        """SIGTERM."""
+        """Sends SIGTERM and waits for the end."""
         if self._process is not None:
             self._process.stop(timeout_seconds=STOP_SECONDS)
             self._process = None
@@ -76,12 +76,12 @@ class OperatorProcess:
             self._process = None
 
     def freeze(self) -> None:
-        """SIGSTOP."""
+        """Sends SIGSTOP."""
         assert self._process is not None
         self._process.signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """SIGCONT."""
+        """Sends SIGCONT."""
         assert self._process is not None
         self._process.signal(signal.SIGCONT)
 
@@ -95,21 +95,21 @@ class OperatorProcess:
 
     @property
     def pid(self) -> int:
-        """While it runs."""
+        """The process id, while the operator runs."""
         assert self._process is not None, "start() comes first"
         return self._process.pid
 
     @property
     def address(self) -> str:
-        """Where it serves its metrics."""
+        """Host and port of the metrics."""
         return f"127.0.0.1:{self._port}"
 
     def metrics(self) -> str:
-        """As Prometheus reads them."""
+        """Returns the metrics as Prometheus reads them."""
         return self._get("/metrics")
 
     def counted(self, metric: str, **labels: str) -> float:
-        """The sum over all series of this metric that have these labels."""
+        """Returns the sum over all series of this metric that have these labels."""
         total = 0.0
         for line in self.metrics().splitlines():
             name, _, value = line.rpartition(" ")
@@ -118,7 +118,7 @@ class OperatorProcess:
         return total
 
     def processes_below(self) -> dict[int, int]:
-        """Private memory of the processes that it has begun, in bytes by process id."""
+        """Returns the private memory of the processes that the operator has started, in bytes by process id."""
         assert self._process is not None
         parents = {pid: _parent(pid) for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdecimal())}
         below, added = {self._process.pid}, 1
@@ -128,7 +128,7 @@ class OperatorProcess:
         return {pid: _private_bytes(pid) for pid in below - {self._process.pid}}
 
     def ready(self) -> bool:
-        """Whether it has listed everything. Raises if it has ended."""
+        """Whether the operator has listed everything. Raises if it has ended."""
         if self._process is None or not self._process.alive():
             raise died("the operator", self.log)
         try:
@@ -138,7 +138,7 @@ class OperatorProcess:
         return True
 
     def alive(self) -> int:
-        """Its process id, if it is one that a kubelet leaves alone. Raises if it has ended, or /livez says that it is stuck."""
+        """Returns the process id if a kubelet would leave the operator alone. Raises if it has ended, or /livez says that it is stuck."""
         if self._process is None or not self._process.alive():
             raise died("the operator", self.log)
         self._get("/livez")
@@ -152,7 +152,7 @@ class OperatorProcess:
 def _parent(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:  # it has ended meanwhile
+    except OSError:  # the process has ended in the meantime
         return 0
 
 
@@ -162,5 +162,5 @@ def _private_bytes(pid: int) -> int:
 
 
 def _without_cluster() -> dict[str, str]:
-    """Tests may themselves run in a pod."""
+    """Hides the cluster in whose pod the tests may run."""
     return dict.fromkeys((name for name in os.environ if name.startswith("KUBERNETES_SERVICE_")), "")

@@ -1,6 +1,6 @@
-"""Operators as processes, forked from one that has imported everything: imports take longer than most of what tests do with them.
+"""Operators as processes, forked from one that has imported everything, because the imports take longer than most tests.
 
-As a program it reads what is to run as lines of JSON, and answers with a process id each.
+As a program, this module reads the operators to start as lines of JSON, and answers each with a process id.
 """
 
 import functools
@@ -17,7 +17,7 @@ from delayed_topics_devcluster.processes import Process
 
 
 def start_operator(arguments: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> Process:
-    """In a session of its own, its output appended to `log`."""
+    """Starts the operator in a session of its own, and appends its output to `log`."""
     parent = _parent(frozenset(environment.items()))
     assert parent.stdin is not None
     assert parent.stdout is not None
@@ -28,7 +28,8 @@ def start_operator(arguments: Sequence[str], *, log: Path, environment: Mapping[
 
 @functools.cache
 def _parent(environment: frozenset[tuple[str, str]]) -> subprocess.Popen[str]:
-    """Ends with this process; what it has started doesn't. One for each environment, which some modules read when they are imported."""
+    """Returns the process that operators are forked from. It ends with this process, and its operators do not. There is one for each
+    environment, because some modules read the environment when they are imported."""
     return subprocess.Popen(
         [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE,
@@ -42,7 +43,7 @@ def _parent(environment: frozenset[tuple[str, str]]) -> subprocess.Popen[str]:
 def _serve() -> None:
     import delayed_topics_operator.cli  # noqa: F401  not in the tests' own process
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the children
     for line in sys.stdin:
         asked = json.loads(line)
         pid = os.fork()
@@ -52,7 +53,7 @@ def _serve() -> None:
 
 
 def _run(arguments: list[str], log: str) -> None:
-    """The operator, in place of this process."""
+    """Runs the operator in this process."""
     from delayed_topics_operator.cli import main
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

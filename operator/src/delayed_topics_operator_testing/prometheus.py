@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes each second, and is asked as KEDA asks it."""
+"""A real Prometheus that scrapes each second, with queries as KEDA makes them."""
 
 import json
 import subprocess
@@ -18,12 +18,12 @@ ANSWER_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Prometheus:
-    """Of one test. `url`: without a slash at its end."""
+    """The Prometheus of one test. `url`: without a trailing slash."""
 
     url: str
 
     def values(self, query: str) -> list[float]:
-        """Of an instant query: one for each series, and none while Prometheus does not answer yet."""
+        """Returns the result of an instant query, one value for each series. Empty while Prometheus does not answer yet."""
         try:
             address = f"{self.url}/api/v1/query?query={urllib.parse.quote(query)}"
             with urllib.request.urlopen(address, timeout=ANSWER_SECONDS) as answer:
@@ -35,7 +35,7 @@ class Prometheus:
 
 @contextmanager
 def scraping(target: str, folder: Path, *, pods: Sequence[str]) -> Iterator[Prometheus]:
-    """`target`: host and port, which is taken for each of these pods. What it writes is in `folder`."""
+    """Runs Prometheus. `target`: host and port, which are scraped as each of these pods. `folder`: where Prometheus writes."""
     targets = [{"targets": [target], "labels": {"namespace": "delayed-topics", "pod": pod}} for pod in pods]
     scraped = {"job_name": "pods", "static_configs": targets}
     config = folder / "prometheus.json"

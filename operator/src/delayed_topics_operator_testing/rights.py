@@ -1,4 +1,4 @@
-"""The rights that the chart gives, on a real API server: to operators as processes, and taken away one at a time."""
+"""The rights that the chart grants, on a real API server: all of them for operators as processes, and revoked one at a time."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ OPERATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:delayed-topics-operator"
 
 
 class Grant(NamedTuple):
-    """A verb of a rule of one of the chart's roles. `role`: without what depends on the release."""
+    """A verb of a rule of one of the chart's roles. `role`: its name, without what depends on the release."""
 
     role: str
     right: Right
@@ -36,7 +36,7 @@ class Grant(NamedTuple):
 def rights_of_the_chart(
     server: ApiServer, *, namespace: str = SYSTEM_NAMESPACE, tenants: Sequence[str] = ()
 ) -> list[Manifest]:
-    """What the chart makes of a release in `namespace` so that its parts have rights. `tenants`: namespaces that let it in."""
+    """Returns the objects that give rights to a release of the chart in `namespace`. `tenants`: namespaces that admit it."""
     file = server.folder / "values.json"
     audits = {"executors": {"enabled": True}, "sparkApplications": {"enabled": True}}
     values = {"tenantNamespaces": list(tenants), "crds": {"install": False}, "audits": audits}
@@ -48,20 +48,21 @@ def rights_of_the_chart(
 def give_the_rights_of_the_chart(
     server: ApiServer, *, namespace: str = SYSTEM_NAMESPACE, tenants: Sequence[str] = ()
 ) -> Path:
-    """Also to an operator that runs already. Returns the kubeconfig of one in `namespace`, which may do nothing else."""
+    """Grants the rights, also to an operator that is running. Returns the kubeconfig of an operator in `namespace`, with no other
+    rights."""
     objects = rights_of_the_chart(server, namespace=namespace, tenants=tenants)
     server.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text_in=yaml.safe_dump_all(objects))
     return server.kubeconfig_of(namespace, "delayed-topics-operator")
 
 
 def take_the_rights_of_the_chart(server: ApiServer, *, namespace: str) -> None:
-    """All that was given to a release in `namespace`. Namespaces stay."""
+    """Revokes all rights of a release in `namespace`. Namespaces stay."""
     given = [found for found in rights_of_the_chart(server, namespace=namespace) if found["kind"] != "Namespace"]
     server.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", text_in=yaml.safe_dump_all(given))
 
 
 def granted(roles: Sequence[Manifest]) -> set[Grant]:
-    """By all rules of these roles."""
+    """Returns what all rules of these roles grant."""
     return {
         Grant(short_name(role["metadata"]["name"]), Right(group, resource, verb))
         for role in roles
@@ -78,7 +79,7 @@ def short_name(role: str) -> str:
 
 @contextmanager
 def without(server: ApiServer, grant: Grant, *, user: str, namespace: str) -> Iterator[None]:
-    """The role has this verb no more, and so `user` can't do it in `namespace`; afterwards everything is as before."""
+    """Revokes this verb of the role, so that `user` can't use it in `namespace`, and restores it afterwards."""
     roles = [found for found in rights_of_the_chart(server) if found["kind"] in ROLES]
     (role,) = (found for found in roles if short_name(found["metadata"]["name"]) == grant.role)
     _put(server, {**role, "rules": list(_rules_without(role, grant.right))})

@@ -21,5 +21,5 @@ SHARED = Shared(
 
 
 def sharing(**fields: Any) -> Usable:
-    """A connection that has such workers."""
+    """Returns a connection with shared workers."""
     return replace(usable(), shared=replace(SHARED, **fields))

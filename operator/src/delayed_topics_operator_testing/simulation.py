@@ -1,6 +1,7 @@
-"""Kafka and Kubernetes as far as plans go: executes actions on values, and observes itself.
+"""A simulation of Kafka and Kubernetes: executes the actions of plans on values, and observes these values.
 
-A third interpreter of plans, next to `execute` and `explain`: a test can stop the operator after each action, and compare where it ends up.
+It is a third interpreter of plans, next to `execute` and `explain`. A test can stop the operator after each action, and compare the
+outcomes.
 """
 
 import copy
@@ -82,8 +83,8 @@ class Topic:
 
 @dataclass
 class Kafka:
-    """One Kafka cluster, with the registry in it. `rebalancing`: groups of which Kafka tells no assignments now. `leaderless`: topics of
-    which some partition has no leader; `unled`: partitions that have none."""
+    """One Kafka cluster with its registry. `rebalancing`: groups for which Kafka reports no assignments now. `leaderless`: topics with a
+    partition that has no leader. `unled`: partitions that have no leader."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     committed: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class Kafka:
     brokers: int = 3
     made: int = 0
     refuses: frozenset[str] = frozenset()
-    """Settings of topics that a policy takes from nobody."""
+    """Settings of topics that a policy always refuses."""
     refused: dict[str, dict[str, Refusal]] = field(default_factory=dict)
     unmarked: dict[str, str] = field(default_factory=dict)
 
@@ -107,7 +108,7 @@ class Kafka:
         self.topics[name] = Topic(f"id-{self.made}", partitions, replication_factor, dict(config or {}))
 
     def delete(self, name: str) -> None:
-        """As Kafka does, with the offsets that groups have committed for it."""
+        """Deletes a topic, and as Kafka does, the offsets that groups have committed for it."""
         del self.topics[name]
         for offsets in self.committed.values():
             for key in [key for key in offsets if key[0] == name]:
@@ -120,7 +121,7 @@ class Kafka:
 def resource(
     name: str = "orders", namespace: str = "shop", *, uid: str = "", generation: int = 1, **spec: Any
 ) -> Manifest:
-    """As the API server would hand it out."""
+    """Returns a DelayedTopic in the form in which the API server returns it."""
     return {
         "apiVersion": "delayedtopics.io/v1alpha1",
         "kind": "DelayedTopic",
@@ -138,7 +139,7 @@ def resource(
 
 
 def usable(*grants: Grant, brokers: int = 3, registry_replicas: int = 3) -> Usable:
-    """A connection; without grants it is a namespaced one, which allows its namespace everything."""
+    """Returns a connection. Without grants it is a KafkaConnection, which allows its namespace everything."""
     return Usable(
         brokers=brokers,
         registry_replicas=registry_replicas,
@@ -177,7 +178,7 @@ class Simulation:
 
     @property
     def name(self) -> str:
-        """Of the StatefulSet."""
+        """The name of the StatefulSet."""
         return worker_sets.object_name(namespace=self.owner.namespace, name=self.owner.name, home=OPERATOR_NAMESPACE)
 
     def edit(self, **spec: Any) -> None:
@@ -185,7 +186,7 @@ class Simulation:
         self.raw["metadata"]["generation"] += 1
 
     def annotate(self, **annotations: str) -> None:
-        """Of our own domain, by their last part with underscores."""
+        """Sets annotations of our own domain, named by their last part with underscores."""
         ours = {f"delayedtopics.io/{name.replace('_', '-')}": value for name, value in annotations.items()}
         self.raw["metadata"]["annotations"].update(ours)
 
@@ -219,8 +220,8 @@ class Simulation:
         )
 
     def settle(self, *, actions: int | None = None, passes: int = 30) -> Plan:
-        """Passes until nothing is to be done. Raises Stopped after that many actions, as if killed just then. A status is written when
-        the controller writes it: what is decided before it is done, and all of it at the end."""
+        """Runs passes until nothing is left to do. Raises Stopped after this many actions, as if the operator was killed just then. A
+        status is written when the controller writes it: `decided` before the actions, and the whole status at the end."""
         for _ in range(passes):
             plan = reconcile(self.observe())
             self._stop_after(actions)
@@ -238,13 +239,13 @@ class Simulation:
             raise Stopped
 
     def say(self, status: DelayedTopicStatus | None) -> None:
-        """Writes it, without what the controller of audits writes. None: leaves it."""
+        """Writes the status, but leaves what the controller of audits writes. None: leaves the whole status."""
         if status is not None:
             theirs = {name: self.raw["status"][name] for name in OF_AUDITS if name in self.raw["status"]}
             self.raw["status"] = {**to_dict(status), **theirs}
 
     def serve(self) -> "Simulation":
-        """Settles with workers that come up, and forgets what was done for it. Returns itself."""
+        """Settles with workers that become ready, and forgets the actions. Returns itself."""
         self.settle()
         self.workers_come_up()
         self.settle()
@@ -253,14 +254,14 @@ class Simulation:
 
     @classmethod
     def serving(cls, **spec: Any) -> "Simulation":
-        """Of a resource with this spec."""
+        """Returns the simulation of a resource with this spec that is served."""
         return cls(resource(**spec)).serve()
 
     def later(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
     def workers_come_up(self) -> None:
-        """As the StatefulSet controller and the workers would."""
+        """Makes all workers ready, as the StatefulSet controller and the workers would."""
         live = self.children["StatefulSet", self.name]
         replicas = live["spec"]["replicas"]
         live["status"] = {
