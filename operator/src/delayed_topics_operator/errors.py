@@ -27,7 +27,7 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_kafka.errors import KafkaRefused, KafkaUnreachable, RegistryLost, RegistryTooLarge, TokenMissing
 
 _OF_QUOTA = re.compile(r"(exceeded|failed) quota: ")
-"""In the messages of the ResourceQuota admission plugin, which has no HTTP status of its own."""
+"""Recognizes the messages of the ResourceQuota admission plugin, which has no HTTP status of its own."""
 SPEC_CODES = frozenset(
     {
         "INVALID_PARTITIONS",
@@ -49,7 +49,7 @@ class SpecInvalid(OperatorError):
 
 
 class ConnectionUnusable(OperatorError):
-    """Kafka can't be reached by this connection: it is missing, its Secrets are, or Kafka does not answer."""
+    """Kafka can't be used through this connection: the connection or a Secret is missing, or Kafka does not answer."""
 
     def __init__(self, message: str, *, reason: Reason) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Removes what is left of deleted resources whose finalizer somebody removed, so that the operator could not clean up.
+"""Removes what is left of deleted resources whose finalizer someone removed, so that the operator could not clean up.
 
 In a tenant's own namespace, the resource owns all objects that are made for it, and Kubernetes removes them. Objects in the namespaces of
 the operator and of audits can't be owned by a resource in another namespace.
@@ -126,7 +126,7 @@ def _owner(kind: str, child: Manifest) -> Key:
 
 
 def _removable(found: Manifest) -> bool:
-    """Whether the operator made the object, and nobody is deleting it already."""
+    """Whether the operator made the object, and it is not being deleted already."""
     meta = found["metadata"]
     ours = (meta.get("labels") or {}).get("app.kubernetes.io/managed-by") == MANAGED_BY
     return ours and "deletionTimestamp" not in meta

@@ -110,7 +110,7 @@ class Runtime:
             if manifest["kind"] == "DelayedTopic":
                 self.wake(connection_of(manifest))  # its deletion may be waiting for its last user
         elif not self.store.put(manifest) and event != "ADDED":
-            return  # an ADDED counts even if the object is known: the operator may have created it, and known it before the watch did
+            return  # known already. An ADDED always goes on: the answer to the operator's own create call may have been stored before
         for key in self._concerned(manifest):
             self.wake(key)
         if manifest["kind"] == "Namespace" and self.tenants.asked_for() != self.tenants.entered:
@@ -146,7 +146,7 @@ class Runtime:
             yield from self._owner(meta["namespace"], meta.get("labels") or {})
 
     def _owner(self, home: str, labels: dict[str, str]) -> Iterable[Key]:
-        """Yields the resources that the labels of a child may mean. A label has a long name in shortened form."""
+        """Yields the resources to which a child may belong by its labels, in which long names are shortened."""
         kind = labels.get(CONNECTION_KIND_LABEL)
         if kind in CONNECTION_KINDS:
             namespace = home if kind == "KafkaConnection" else ""

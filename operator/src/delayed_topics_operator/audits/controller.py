@@ -125,7 +125,7 @@ class Audits:
         config_map = secret = job = None
         pods: tuple[Manifest, ...] = ()
         warnings: tuple[Manifest, ...] = ()
-        # With a namespace that is being deleted go its objects, and the operator's rights on them.
+        # If a namespace is being deleted, its objects and the operator's rights on them go with it.
         gone = home == key.namespace and self._terminating(key.namespace)
         if _is_held(raw) and self._context.tenants.may_audit(home) and not gone:
             config_map = await self._context.kube.find("ConfigMap", home, window_name(name))

@@ -56,7 +56,7 @@ async def targets(link: KafkaLink, layout: LayoutRecord, last: AuditedRecord | N
 
 
 def _begin_ms(last: AuditedRecord | None, asked: Window) -> int:
-    """Returns the time from which on the judged records came in."""
+    """Returns the time since which the audited records came in, in milliseconds."""
     if asked.from_ is not None:
         return int(asked.from_.timestamp() * 1000)
     return last.since_ms if last is not None and asked.since_last else 0

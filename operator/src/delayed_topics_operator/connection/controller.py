@@ -338,8 +338,8 @@ def _deleting(raw: Manifest) -> bool:
 
 
 def _unusable(error: ConnectionUnusable, before: Usable | Unusable, *, as_before: bool) -> Unusable:
-    """`as_before`: keeps the former message if the reason is the same. Timeouts have varying messages, and no status has to be written for
-    that."""
+    """`as_before`: keeps the former message if the reason is the same. The messages of timeouts vary, which is no reason to write every
+    status again."""
     if not isinstance(before, Unusable):
         return Unusable(reason=error.reason, message=str(error), since=_now())
     if as_before and before.reason == error.reason:

@@ -60,7 +60,7 @@ class SharedWorkersOf:
                 return before and replace(before, leaving=True)
             if before is not None and isinstance(e, KubeUnreachable):
                 return before
-            said = ConditionState(
+            state = ConditionState(
                 status="False", reason=reason_of(e), message=f"could not create or change the shared workers: {e}"
             )
             return Shared(
@@ -69,7 +69,7 @@ class SharedWorkersOf:
                 selector=selector(shared_labels(key)),
                 replicas=asked.replicas,
                 ready_replicas=0,
-                said=said,
+                said=state,
             )
 
     def _group(self, key: Key) -> str:

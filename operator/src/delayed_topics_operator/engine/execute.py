@@ -110,7 +110,7 @@ class Executor:
     async def execute(
         self, key: Key, actions: tuple[Action, ...], link: KafkaLink | None, owned: Owned | None = None
     ) -> Outcome:
-        """Executes the actions in order. `owned`: the delayed topic that the actions at Kafka change, if it still has this owner.
+        """Executes the actions in order. `owned`: the delayed topic that the actions at Kafka change, as long as it has this owner.
 
         After a failure at Kafka the actions in Kubernetes still go on, and the other way round. They don't depend on each other within one
         plan. But no finalizer is added or removed after a failure, and nothing more is done if a finalizer can't be added.

@@ -163,7 +163,7 @@ class Elector:
             await self._kube.create(made)
 
     def _log_once(self, message: str) -> None:
-        """Logs a message, but not every two seconds again."""
+        """Logs a message, but only once, and not every two seconds."""
         if message != self._last_logged:
             log.info("%s", message)
         self._last_logged = message

@@ -50,7 +50,8 @@ class WakeQueue:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self, key: Key, *, after_seconds: float = 0.0) -> None:
-        """Requests a pass after this time at the latest. While one is running, another follows it."""
+        """Requests a pass after this time, or as soon after the last one as `interval_seconds` allows. While one is running, another
+        follows it."""
         item = self._items.get(key)
         if item is None:
             item = self._items[key] = _Item(due=float("inf"))
@@ -120,7 +121,7 @@ class WakeQueue:
         return None
 
     def _takes_slot(self, due: float, key: Key, item: _Item) -> bool:
-        """Takes a slot for the pass and returns True. If there is no free slot, the pass waits in its lane."""
+        """Whether the pass gets a slot. If there is no free one, the pass waits in its lane."""
         former, item.lane = item.lane, self.lane_of(key)
         if former is not None and former != item.lane:
             self._offer_slot(

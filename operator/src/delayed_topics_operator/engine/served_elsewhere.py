@@ -24,7 +24,7 @@ from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import ConditionState
 
 UNSERVED_SECONDS = 60.0
-"""How long the operator that serves a DelayedTopic may take until it looks at it."""
+"""How long the operator that serves a DelayedTopic may take to look at it, before others report that."""
 
 
 class ServedElsewhere:

@@ -21,7 +21,7 @@ class Settings:
     audit_spark_applications  whether audits may be SparkApplications, which the Spark Operator runs
     pod_labels              further labels of the pods of workers and audits, for injectors, policies and scrapers of this cluster
     pod_annotations         further annotations of these pods
-    audit_fs_group          group that may write to the claim that an audit is kept on; None: the cluster chooses it
+    audit_fs_group          group that may write to the claim on which the account of an audit is kept; None: the cluster chooses it
     http_port               port of /livez, /readyz and /metrics
     resync_seconds          how often everything is compared; half of the time that drift may last (60 s)
     gone_after_seconds      how long a deletion waits for Kafka or its credentials before it leaves the topics as they are

@@ -48,7 +48,7 @@ class _Index:
 
 @dataclass
 class Store:
-    """By kind, namespace and name. `clock` counts monotonic seconds."""
+    """The objects by kind, namespace and name. `clock` counts monotonic seconds."""
 
     clock: Callable[[], float] = time.monotonic
     _kinds: defaultdict[str, dict[Name, _Entry]] = field(default_factory=lambda: defaultdict(dict))

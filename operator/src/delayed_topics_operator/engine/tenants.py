@@ -43,6 +43,6 @@ class Tenants:
         return frozenset((*self._settings.tenant_namespaces, *(selected - platform)))
 
     def enter(self, namespaces: Collection[str]) -> frozenset[str]:
-        """Makes these the tenants' namespaces. Returns those that were none before, and those that are none any more."""
+        """Makes these the tenants' namespaces. Returns those that were added or removed."""
         before, self.entered = self.entered, frozenset(namespaces)
         return before ^ self.entered

@@ -39,7 +39,7 @@ class Watches:
         self._running[None].start()
 
     def follow(self, namespaces: Collection[str]) -> None:
-        """From now on, watches the objects of workers in these namespaces, and in no others."""
+        """Watches the objects of workers in these namespaces from now on, and in no others."""
         for namespace in [known for known in self._running if known is not None and known not in namespaces]:
             ending = asyncio.create_task(self._running.pop(namespace).stop())
             self._ending.add(ending)

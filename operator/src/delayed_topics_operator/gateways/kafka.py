@@ -118,7 +118,7 @@ class KafkaLink:
     async def open(self, *, brokers: int, registry_id: str | None) -> None:
         """Creates missing system topics, with replicas for this number of brokers, and starts to follow the registry and the events.
 
-        `registry_id`: the id of the registry that was used before; None: there was none. Raises RegistryLost if that one is missing.
+        `registry_id`: the id of the registry that was used before; None: there was none. Raises RegistryLost if that one is gone.
         """
         self.registry_id = registry_id
         await self._ensure_system_topics(brokers)
@@ -202,7 +202,7 @@ class KafkaLink:
             self._system_topics([REGISTRY_TOPIC]), self._registry.ask({None: None}), return_exceptions=True
         )
         if isinstance(same, BaseException):
-            raise same  # it explains why the registry can't be read
+            raise same  # explains why the registry can't be read
         if isinstance(read, BaseException):
             raise read
         return read[None]
@@ -254,8 +254,8 @@ class KafkaLink:
         await self._writes.ask(dict.fromkeys(keys))
 
     async def create_topics(self, specs: Sequence[NewTopicSpec]) -> dict[str, TopicInfo | KafkaCallError]:
-        """Creates the topics and returns when they can be used. The result of a topic that can't be used is the error; the other topics are
-        not affected."""
+        """Creates the topics and returns when they can be used. A topic that can't be used has an error as its result, which says nothing
+        about the other topics."""
         return await self._creates.ask({spec.name: spec for spec in specs})
 
     async def create_partitions(self, topic: str, total: int) -> None:

@@ -16,7 +16,7 @@ _STUCK = _IMAGE_REASONS | frozenset(
         "RunContainerError",
     }
 )
-"""Reasons of a waiting container that wait for someone to correct something."""
+"""Reasons of a container that waits until someone corrects something."""
 _EVENT_REASONS = frozenset({"FailedCreate", "FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume"})
 """Reasons of Events about problems that no status shows."""
 MAX_WORDS = 1_000
@@ -58,12 +58,12 @@ def _ending(pod: Manifest, container: Manifest) -> Obstacle | None:
     last = next((terminated for terminated in states if terminated), None)
     if last is None or container.get("ready"):
         return None
-    said = [words for words in (str(last.get("reason") or ""), _words(last)) if words]
+    details = [words for words in (str(last.get("reason") or ""), _words(last)) if words]
     message = (
         f"pod {pod['metadata']['name']}: container {container['name']} ended with exit code {last.get('exitCode')}"
     )
     return Obstacle(
-        about="memory" if last.get("reason") == "OOMKilled" else "other", message=": ".join([message, *said])
+        about="memory" if last.get("reason") == "OOMKilled" else "other", message=": ".join([message, *details])
     )
 
 

@@ -15,7 +15,7 @@ from delayed_topics_operator.values.key import Key
 @dataclass(frozen=True, kw_only=True)
 class AuditSite:
     """Where an audit of `topic` would run. `home`: the namespace of its Job. `executors`, `spark_applications`: whether this
-    installation has them.
+    installation allows them.
 
     `grants`: of the connection; None: the connection belongs to the namespace itself, or its grants are not known yet.
     """
@@ -58,8 +58,8 @@ def refused(asked: DelayedTopicAuditSpec, site: AuditSite) -> str | None:
 
 
 def mode_disabled(spark: Spark, *, spark_applications: bool) -> str | None:
-    """Returns why this installation does not handle what would run the audit. None: it does. `spark_applications`: whether it handles
-    SparkApplications."""
+    """Returns why this installation neither creates nor looks up the object that would run the audit. None: it does both.
+    `spark_applications`: whether it allows SparkApplications."""
     if spark.mode != spark_application.KIND or spark_applications:
         return None
     return (

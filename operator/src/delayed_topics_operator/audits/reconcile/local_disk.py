@@ -10,11 +10,11 @@ from delayed_topics_operator.audits.reconcile.observation import AuditObservatio
 from delayed_topics_operator.values.manifest import Manifest
 
 BYTES_PER_OFFSET: Final = 80
-"""What is shuffled and cached if nothing stays in memory. A record with its hops and outcomes, which are two and a half offsets, takes 181
-bytes (docs/audit-sizing.md)."""
+"""Bytes that are shuffled and cached if nothing stays in memory. A record with its hops and outcomes has two and a half offsets, and takes
+181 bytes (docs/audit-sizing.md)."""
 BYTES_PER_CARRIED_OFFSET: Final = 180
-"""For each table that a link of a chain has on the disk until it ends, the one that it makes and the one that it has opened: 21 columns of
-eight bytes, not compressed."""
+"""Bytes in each table that a link of a chain has on the disk until it ends, the one that it makes and the one that it has opened: 21
+columns of eight bytes, not compressed."""
 LEAST_MEBIBYTES: Final = 1024
 RESOURCE: Final = "ephemeral-storage"
 

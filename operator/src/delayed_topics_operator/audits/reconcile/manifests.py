@@ -21,13 +21,13 @@ from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECU
 APP = "delayed-topics-audit"
 SELECTOR_LABELS = f"app.kubernetes.io/name={APP},app.kubernetes.io/managed-by={MANAGED_BY}"
 AUDIT_LABEL = "delayedtopics.io/audit"
-"""On all objects of an audit, and on the pods of its executors. The value is the name of the Job."""
+"""The label of all objects of an audit, and of the pods of its executors. Its value is the name of the Job."""
 CONTAINER = "audit"
 WINDOW_KEY = "window.json.gz"
 TOPIC_UID = "delayedtopics.io/delayed-topic-uid"
 """Annotation of the window: the UID of the DelayedTopic whose offsets were frozen, since another one may get its name."""
 MAX_NAME = 54
-"""Of a Job. The name of its pod has six characters more, and is also a host name, which has at most 63."""
+"""The longest name of a Job. The name of its pod has six characters more, and is also a host name, which has at most 63."""
 MAX_CONFIG_MAP_BYTES = 2**20
 """The limit of Kubernetes for one ConfigMap."""
 
@@ -35,7 +35,7 @@ OVERHEAD_MIB = 512
 """Memory in addition to the heap: Python, the buffers of Spark and Kafka outside the heap, and code."""
 RETRIES = 2
 NO_TRY = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
-"""Does not count a pod as a try if it had to make room or its node went, because that says nothing about the audit. A pod that uses more
+"""A pod that had to make room, or whose node went, does not count as a try, because that says nothing about the audit. A pod that uses more
 memory or disk than it was given has no such condition, and counts as a try."""
 TERMINATION_LOG = "/dev/termination-log"
 FROZEN = "/etc/delayed-topics/audit"
@@ -101,7 +101,7 @@ def _executor(o: AuditObservation, window: AuditWindow | None) -> Manifest:
 
 
 def _executors_write(o: AuditObservation, window: AuditWindow | None) -> bool:
-    """Whether executors write to the output. They do so only if necessary, because a claim may be bound to one node."""
+    """Whether executors write to the output. They do so only if necessary, because only one node may be able to mount a claim."""
     output = o.audit.spec.output
     return output is not None and (output.parquet or (window is not None and window.carries))
 

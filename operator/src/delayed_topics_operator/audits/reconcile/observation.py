@@ -38,7 +38,7 @@ class JobSettings:
     """`installation`: the namespace of the operator. `home`: the namespace of the Job. `files`: the connection, of which the Job gets a
     copy. None: no Job is to begin. Refused: the Job must not begin, or must not any more.
 
-    `spark_applications`: whether this installation handles them. `most_local_disk_mebibytes`: how much of the node's disk each pod may
+    `spark_applications`: whether this installation allows them. `most_local_disk_mebibytes`: how much of the node's disk each pod may
     have; None: there is no limit. `fs_group`: the group that may write to a volume; None: the cluster chooses it. `labels`,
     `annotations`: those of every pod in this installation.
     """

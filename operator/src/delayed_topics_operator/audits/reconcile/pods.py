@@ -18,7 +18,7 @@ from delayed_topics_operator.values.pods import obstacle, told
 OURS = (CONTAINER, spark_application.DRIVER)
 """The names of the audit's own container, in a Job and in a SparkApplication."""
 ADDED_ONES_END_SECONDS = 60
-"""How long after the audit's own container a sidecar that was added to the pod may end, so that the Job tries again by itself."""
+"""How long a sidecar may run on after the audit's own container. If it ends within this time, the Job tries again by itself."""
 _REMEDIES = {
     "image": ". Correct the chart values images.audit or images.pullSecrets",
     "room": ". Either lower spec.spark in a new DelayedTopicAudit, or add room on the nodes",
@@ -76,11 +76,11 @@ def outcome(
         case None if (early := _early(runner, newest, now)) is not None:
             return early
         case None:
-            said = told(warnings)
+            warning = told(warnings)
     if not newest:
-        return Running(obstacle=said.message if said is not None else without_pod(runner, now))
+        return Running(obstacle=warning.message if warning is not None else without_pod(runner, now))
     of_pods = next((what for pod in (newest[0], *executors) if (what := _obstacle(pod))), None)
-    return Running(obstacle=of_pods or (said.message if said is not None else None))
+    return Running(obstacle=of_pods or (warning.message if warning is not None else None))
 
 
 def _early(runner: Manifest, newest: Sequence[Manifest], now: datetime) -> Failed | Reported | None:
@@ -108,7 +108,7 @@ def _sidecars_run(pod: Manifest) -> bool:
 
 
 def _out_of_time(runner: Manifest) -> str:
-    """The pods are gone, so they can't say more."""
+    """Returns the message for an exceeded deadline. The pods are gone, so they can't say more."""
     return (
         f"the {runner['kind']} did not finish within {deadline_seconds(runner)} seconds. Create a new DelayedTopicAudit with either a "
         "higher spec.activeDeadlineSeconds, or more spec.spark.cores or spec.spark.executors"

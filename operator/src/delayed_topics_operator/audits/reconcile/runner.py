@@ -36,9 +36,9 @@ def without_pod(runner: Manifest, now: datetime) -> str | None:
     """Returns what someone has to do about a runner that has no pod, though it should have one by now. None: nothing."""
     meta = runner["metadata"]
     named = f"{runner['kind']} {meta['name']}"
-    told = _state(runner).get("errorMessage") if is_application(runner) else None
-    if told:
-        return f"{named}: {told}"
+    error = _state(runner).get("errorMessage") if is_application(runner) else None
+    if error:
+        return f"{named}: {error}"
     if (age := _age_seconds(runner, now)) is None or age < POD_SECONDS:
         return None
     if is_application(runner) and not _state(runner).get("state"):

@@ -77,8 +77,8 @@ def refused(o: AuditObservation, error: KubeRefused) -> AuditPlan:
     """Returns what to report when the API server refused an action because of a size, a quota or a missing right. A verdict stays."""
     if o.audit.status.verdict is not None:
         return AuditPlan()
-    said = _not_yet(reason_of(error), f"{error}. The operator tries again")
-    return AuditPlan(status=_status(o, said), notices=(_warning(said),))
+    state = _not_yet(reason_of(error), f"{error}. The operator tries again")
+    return AuditPlan(status=_status(o, state), notices=(_warning(state),))
 
 
 def unseen(raw: Manifest, reason: Reason, why: str, now: datetime) -> AuditPlan:
@@ -86,28 +86,28 @@ def unseen(raw: Manifest, reason: Reason, why: str, now: datetime) -> AuditPlan:
     status = status_of(DelayedTopicAuditStatus, raw)
     if status.verdict is not None:
         return AuditPlan()
-    said, generation = _not_yet(reason, why), raw["metadata"].get("generation")
-    return _with_conditions(status, said, _conditions(status, said, None, now, generation))
+    state, generation = _not_yet(reason, why), raw["metadata"].get("generation")
+    return _with_conditions(status, state, _conditions(status, state, None, now, generation))
 
 
 def _barred(o: AuditObservation, why: str) -> AuditPlan:
     """Concludes nothing, because the objects of the audit were not observed. The finalizer stays, and so does a verdict."""
-    known, generation, said = o.audit.status, o.audit.metadata.generation, _not_yet(Reason.NOT_ALLOWED, why)
+    known, generation, state = o.audit.status, o.audit.metadata.generation, _not_yet(Reason.NOT_ALLOWED, why)
     if known.verdict is not None and o.audit.metadata.deletion_timestamp is None:
         return AuditPlan(topic_status=_on_topic(o))
-    conditions = _conditions(known, said, None, o.now, generation)
+    conditions = _conditions(known, state, None, o.now, generation)
     if known.verdict is not None:
         others = {c.type: c for c in known.conditions if c.type != Condition.READY}
         conditions = tuple(others.get(c.type, c) for c in conditions)
-    return _with_conditions(known, said, conditions)
+    return _with_conditions(known, state, conditions)
 
 
 def _with_conditions(
-    known: DelayedTopicAuditStatus, said: ConditionState, conditions: tuple[StatusCondition, ...]
+    known: DelayedTopicAuditStatus, state: ConditionState, conditions: tuple[StatusCondition, ...]
 ) -> AuditPlan:
     generation = conditions[0].observed_generation
     status = known.model_copy(update={"observed_generation": generation, "conditions": conditions})
-    return AuditPlan(status=status, notices=(_warning(said),))
+    return AuditPlan(status=status, notices=(_warning(state),))
 
 
 def _begin(o: AuditObservation) -> AuditPlan:
@@ -176,9 +176,9 @@ def _running(o: AuditObservation, job: Manifest) -> AuditPlan:
             return _conclude(o, "Unknown", message, reason=Reason.AUDIT_FAILED, at=_ended_at(o))
         case Running(obstacle=None):
             message = f"{job['kind']} {_place(job)} accounts for the records"
-            said = ConditionState(status="False", reason=Reason.AUDIT_RUNNING, message=message)
+            state = ConditionState(status="False", reason=Reason.AUDIT_RUNNING, message=message)
             return AuditPlan(
-                status=_status(o, said),
+                status=_status(o, state),
                 notices=(Notice(type="Normal", reason="AuditStarted", message=message),),
                 wake_seconds=POLL_SECONDS,
             )
@@ -345,9 +345,9 @@ def _conditions(
     ready = replace(verified, status="True" if verified.status == "True" else "False")
     # A verdict is final, so no one need wait for another.
     stalled = {Condition.STALLED: complete} if complete.status == "True" and ready.status == "False" else {}
-    said = {Condition.READY: ready, Condition.COMPLETE: complete, Condition.VERIFIED: verified, **stalled}
+    states = {Condition.READY: ready, Condition.COMPLETE: complete, Condition.VERIFIED: verified, **stalled}
     return tuple(
-        condition(kind, what, known=known.conditions, now=now, generation=generation) for kind, what in said.items()
+        condition(kind, what, known=known.conditions, now=now, generation=generation) for kind, what in states.items()
     )
 
 
@@ -355,8 +355,8 @@ def _not_yet(reason: Reason, message: str) -> ConditionState:
     return ConditionState(status="False", reason=reason, message=message)
 
 
-def _warning(said: ConditionState) -> Notice:
-    return Notice(type="Warning", reason=said.reason, message=said.message)
+def _warning(state: ConditionState) -> Notice:
+    return Notice(type="Warning", reason=state.reason, message=state.message)
 
 
 def _report(o: AuditObservation) -> str | None:
