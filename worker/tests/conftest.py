@@ -1,4 +1,4 @@
-"""A broker with the system's topics, and delayed topics without an operator."""
+"""Fixtures with a real broker. A harness creates the system topics and the delayed topics, in place of an operator."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from delayed_topics_worker_testing.harness import WorkerHarness
 
 @pytest.fixture
 def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerHarness]:
-    """Its workers are ended with the test. On the broker of `wire`, if the test asks for that."""
+    """Uses the broker of `wire` if the test requests that fixture. The workers end with the test."""
     kafka: Broker | SlowWire = request.getfixturevalue("wire" if "wire" in request.fixturenames else "broker")
     with WorkerHarness(Connection(bootstrap_servers=kafka.bootstrap), tmp_path) as made:
         yield made
@@ -27,14 +27,14 @@ def slow_kafka() -> Iterator[SlowWire]:
 
 @pytest.fixture
 def wire(slow_kafka: SlowWire) -> Iterator[SlowWire]:
-    """The way to a broker, as fast as it is with each test anew."""
+    """Passes requests and answers at full speed when a test begins, whatever the previous test has set."""
     yield slow_kafka
     slow_kafka.reset()
 
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[WorkerHarness]:
-    """On a broker with ACLs."""
+    """Uses a broker with ACLs."""
     with (
         Broker(settings={**AUTHORIZER, **PATIENT}) as broker,
         WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made,

@@ -1,4 +1,4 @@
-"""How long a request to cancel a record holds, and what is answered to it."""
+"""How long a request to cancel a record stays in force, and how it is answered."""
 
 from typing import Final
 
@@ -17,8 +17,8 @@ def read(of_id: bytes, kind: ControlKind | None = ControlKind.CANCEL, *, at_ms: 
     )
 
 
-def take(requests: Requests, said: ControlRead) -> bool:
-    return requests.take(said, most=2)
+def take(requests: Requests, record: ControlRead) -> bool:
+    return requests.take(record, most=2)
 
 
 def test_a_request_of_which_nothing_is_heard_is_not_found_and_stays_in_force() -> None:
@@ -70,7 +70,7 @@ def test_what_was_withdrawn_is_remembered_for_the_last_ones() -> None:
 
 
 def test_many_requests_of_which_nothing_is_heard_are_answered_in_parts_and_each_once() -> None:
-    """A producer that is given more than it has room for loses the rest."""
+    """The producer drops answers for which its queue has no room."""
     requests, ids = Requests(), [b"o-%04d" % number for number in range(2 * MOST_AT_ONCE + 1)]
     for of_id in ids:
         requests.take(read(of_id), most=len(ids))
@@ -97,7 +97,7 @@ def test_there_is_room_for_so_many_requests_and_one_that_is_over_makes_room() ->
     assert take(requests, read(b"o-1"))
     assert take(requests, read(b"o-2"))
     assert not take(requests, read(b"o-3"))
-    assert take(requests, read(b"o-2"))  # it has its place
+    assert take(requests, read(b"o-2"))  # the request is already in force
     assert (b"o-3", Control(ControlKind.NO_ROOM)) in requests.take_answers(not_found_before_ms=NEVER_MS)
     take(requests, read(b"o-1", None))
     assert take(requests, read(b"o-3"))

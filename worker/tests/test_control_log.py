@@ -1,4 +1,4 @@
-"""Which requests are in force is what the control topic says, and not who has read it when."""
+"""The control topic alone determines which requests are in force. It does not matter which worker has read it, or when."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final, cast
@@ -26,7 +26,7 @@ RETENTION_MS: Final = 1000 * least_retention_seconds((0,))
 
 
 class Log:
-    """Control topics, of which a worker reads what is written next."""
+    """Stands in for the watch of control topics. A worker reads what was written since its last read."""
 
     def __init__(self) -> None:
         self._written: list[ControlRead] = []
@@ -46,7 +46,7 @@ class Log:
 
 
 class NothingReleased:
-    """An engine's part. `withheld`: ids that it does not release."""
+    """Stands in for an engine that has released nothing lately. `withheld`: ids whose records it does not release."""
 
     def __init__(self) -> None:
         self.withheld: set[bytes] = set()
@@ -60,32 +60,32 @@ class NothingReleased:
 
 
 class Worker:
-    """Serves these topics and reads their control topics."""
+    """Serves these topics and follows their control topics."""
 
     def __init__(self, *topics: str) -> None:
         self._state, self._served = RegistryState(), ServedTopics(WorkerConfig(topics=topics))
         for topic in topics:
-            self.notes(topic)
+            self.registers(topic)
         served = self._served
         self.log = Log()
         self._engine = NothingReleased()
         self._controls = Controls(Connection(bootstrap_servers="127.0.0.1:1"), served, member="orders-0")
         self._controls._watch = cast(Any, self.log)
 
-    def notes(self, topic: str, *, control: bool = True, control_id: str = "first") -> None:
+    def registers(self, topic: str, *, control: bool = True, control_id: str = "first") -> None:
         layout = initial(LayoutSpec(delay_seconds=(0,), partitions=1))
         record = serving(topic, layout, control=control, outage_budget_seconds=0, group="shared")
         topics = TopicsRecord(topic=topic, ids={TopicNames.of(topic).control: control_id})
-        for noted in (record, topics):
-            self._state.apply(self._state.next_offset, noted.key, encode(noted))
+        for entry in (record, topics):
+            self._state.apply(self._state.next_offset, entry.key, encode(entry))
         self._served.follow(self._state)
 
-    def is_told_of(self, of_id: bytes) -> None:
-        """That a record of this id was cancelled, of the first topic."""
+    def on_cancelled(self, of_id: bytes) -> None:
+        """Handles the engine's report that it has cancelled a record with this id of the first topic."""
         self._controls.on_changed(Changed(0, of_id, "cancelled", None))
 
     def read(self) -> set[bytes]:
-        """The ids whose records it withholds, after it has read what was written."""
+        """Returns the ids whose records the worker withholds, after it has read what was written."""
         self._controls.follow(cast(Engine, self._engine))
         in_force = set().union(*(followed.requests.in_force for followed in self._controls._followed.values()))
         assert self._engine.withheld == in_force
@@ -117,17 +117,17 @@ def test_what_was_accepted_stays_in_force_though_more_topics_share_a_worker_sinc
 
     worker.log.write("orders", [b"one more"], at_ms=NOW_MS)
     worker.log.write("invoices", [b"i-0", b"i-1"], at_ms=NOW_MS)
-    assert worker.read() == set(ids), "there is no room at all"
+    assert worker.read() == set(ids), "no further request is accepted"
 
 
 def test_what_is_told_of_a_control_topic_that_was_made_again_and_given_up_ends_no_worker() -> None:
     worker = Worker("orders")
     worker.log.write("orders", [b"o-1"], at_ms=NOW_MS)
     assert worker.read() == {b"o-1"}
-    worker.notes("orders", control=False, control_id="second")
+    worker.registers("orders", control=False, control_id="second")
     assert worker.read() == set()
 
-    worker.is_told_of(b"o-1")
+    worker.on_cancelled(b"o-1")
 
 
 def test_answers_that_nobody_asked_for_take_no_more_room_than_requests() -> None:

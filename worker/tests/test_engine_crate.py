@@ -1,4 +1,4 @@
-"""The crate's own tests."""
+"""Runs the tests of the engine's crate."""
 
 import os
 import re

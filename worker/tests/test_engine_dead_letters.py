@@ -1,4 +1,4 @@
-"""What a dead letter has of its record's own headers: all that can be read of what the client asked for."""
+"""A dead letter keeps each `dt-` header of its record that a client may set and that can be read."""
 
 from collections.abc import Sequence
 
@@ -48,8 +48,8 @@ def test_of_a_record_that_is_refused_for_one_header_the_others_are_kept() -> Non
         root = f"f:3:17:{TOPIC_ID}".encode()
         absent = {"dt-id": root, "dt-attempt": b"0"}.get(name)
         for copy in (twice, unreadable):
-            found = {header: said for header, said in copy.headers if header.decode() in dict(GOOD)}
-            kept = {header.encode(): said for header, said in others}
+            found = {header: content for header, content in copy.headers if header.decode() in dict(GOOD)}
+            kept = {header.encode(): content for header, content in others}
             assert found == kept | ({} if absent is None else {name.encode(): absent}), name
 
 
@@ -57,7 +57,7 @@ def test_of_a_record_whose_headers_are_too_large_those_are_kept_that_are_as_they
     copy = decided([*GOOD, ("dt-error", b"x" * 5000)])
     assert copy.reason == "HeadersTooLarge"
     assert {(name.encode(), value) for name, value in GOOD} <= set(copy.headers)
-    assert dict(copy.headers)[b"dt-error"] != b"x" * 2048, "why it is a dead letter"
+    assert dict(copy.headers)[b"dt-error"] != b"x" * 2048, "dt-error says why the record is a dead letter"
 
 
 def test_without_any_headers_that_can_be_read_its_root_is_its_id() -> None:

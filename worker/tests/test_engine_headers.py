@@ -1,4 +1,4 @@
-"""Own headers as the engine takes them: what is believed, what is refused with which reason, and what passes unchanged."""
+"""How the engine treats `dt-` headers: what it believes, what it refuses and why, and what it copies unchanged."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,28 +41,28 @@ FOREIGN: list[Header] = [("trace", b"1"), ("trace", b"2"), ("null", None), ("", 
 
 
 def copy_of(*headers: Header, case: Case = FRONT) -> engine.Copy:
-    """The first copy of a record with these headers, whatever it is."""
+    """Returns the first copy of a record with these headers, whether the engine makes it at once or when the record is due."""
     case = replace(case, headers=headers)
     found = engine.decide(case.record(), case.setting.policy, case.now_ms)
-    return found if isinstance(found, engine.Copy) else due(case, found)
+    return found if isinstance(found, engine.Copy) else copy_when_due(case, found)
 
 
-def due(case: Case, wait: engine.Wait) -> engine.Copy:
-    """What becomes of a record that waits, when it is due."""
+def copy_when_due(case: Case, wait: engine.Wait) -> engine.Copy:
+    """Returns the copy that the engine makes of a waiting record when it is due."""
     turn = engine.take_turn(case.record(), wait, case.setting.policy, wait.due_at_ms)
     assert isinstance(turn, engine.Copy)
     return turn
 
 
-def said(copy: engine.Copy) -> dict[bytes, bytes | None]:
+def headers_of(copy: engine.Copy) -> dict[bytes, bytes | None]:
     return dict(copy.headers)
 
 
 def refused(*headers: Header, case: Case = FRONT) -> str:
-    """Reason and error of a record that is refused for its headers."""
+    """Returns the reason and the error of a record that is refused for its headers."""
     copy = copy_of(*headers, case=case)
     assert copy.target == "dead-letter", copy.target
-    return f"{copy.reason}: {(said(copy)[b'dt-error'] or b'').decode()}"
+    return f"{copy.reason}: {(headers_of(copy)[b'dt-error'] or b'').decode()}"
 
 
 def released(attempt: int, *headers: Header) -> Sequence[Header]:
@@ -100,7 +100,7 @@ def test_a_header_name_may_be_any_bytes() -> None:
 def test_a_retry_that_copied_every_header_is_believed_only_where_a_client_may_speak() -> None:
     raised = [(name, b"2" if name == "dt-attempt" else value) for name, value in released(1, *FOREIGN)]
     copy = copy_of(*raised, case=replace(FRONT, partition=1, offset=5))
-    found = said(copy)
+    found = headers_of(copy)
     assert (found[b"dt-attempt"], found[b"dt-id"], found[b"dt-hops"]) == (b"2", ROOT.encode(), b"1")
     assert (found[b"dt-root"], found[b"dt-origin"]) == (b"f:1:5:" + TOPIC_ID.encode(), b"f:1:5")
 
@@ -115,13 +115,13 @@ def test_a_retry_that_copied_every_header_is_believed_only_where_a_client_may_sp
     ],
 )
 def test_a_copy_whose_attempt_is_not_higher_counts_as_one_higher(headers: Sequence[Header], attempt: bytes) -> None:
-    assert said(copy_of(*headers))[b"dt-attempt"] == attempt
+    assert headers_of(copy_of(*headers))[b"dt-attempt"] == attempt
 
 
 @pytest.mark.parametrize(("headers", "attempt"), ATTEMPTS)
 def test_an_attempt_is_what_audits_take_it_for(headers: Sequence[Header], attempt: int) -> None:
     case = replace(FRONT, setting=replace(FRONT.setting, retry_cap=2**31 - 1))
-    assert said(copy_of(*headers, case=case))[b"dt-attempt"] == b"%d" % attempt
+    assert headers_of(copy_of(*headers, case=case))[b"dt-attempt"] == b"%d" % attempt
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_copied_ready_record_in_a_delays_partition_is_not_taken_for_a_hop() ->
     wait = engine.decide(direct.record(), direct.setting.policy, NOW_MS)
     assert isinstance(wait, engine.Wait)
     assert wait.root == direct.root
-    assert said(due(direct, wait))[b"dt-attempt"] == b"1"
+    assert headers_of(copy_when_due(direct, wait))[b"dt-attempt"] == b"1"
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ def test_a_copied_ready_record_in_a_delays_partition_is_not_taken_for_a_hop() ->
         b"f:-1:2:id",
         b"f:1:2:id:more",
         b"\xff",
-        b"f:2147483648:2:id",  # more than Kafka has partitions
+        b"f:2147483648:2:id",  # above the highest number of a partition
         b"f:1:9223372036854775808:id",
-        b"f:1:2:" + b"x" * 251,  # its first copy would have an id that no retry may have
+        b"f:1:2:" + b"x" * 251,  # the first copy would have an id that is too long for a retry
     ],
 )
 def test_a_hop_with_a_damaged_root_is_refused(root: bytes) -> None:
@@ -188,13 +188,13 @@ def test_a_hop_with_a_damaged_root_is_refused(root: bytes) -> None:
 
 def test_a_release_drops_what_only_mattered_on_the_way() -> None:
     copy = copy_of(("dt-delay-level", b"1"), ("dt-generation", b"4"))
-    assert not {b"dt-delay-level", b"dt-generation"} & said(copy).keys()
+    assert not {b"dt-delay-level", b"dt-generation"} & headers_of(copy).keys()
 
 
 def test_a_dead_letter_keeps_its_consumers_error() -> None:
     capped = replace(FRONT, setting=replace(FRONT.setting, retry_cap=0))
     copy = copy_of(("dt-attempt", b"1"), ("dt-error", b"boom"), case=capped)
-    assert (copy.reason, said(copy)[b"dt-error"]) == ("RetryCapExceeded", b"boom")
+    assert (copy.reason, headers_of(copy)[b"dt-error"]) == ("RetryCapExceeded", b"boom")
 
 
 names = st.sampled_from(sorted(OWN_HEADERS)) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -239,7 +239,7 @@ def test_what_clients_and_workers_write_is_copied_as_docs_promise(seed: int) -> 
 
 
 def check(case: Case) -> None:
-    """Everything that the engine may do with a record, from reading it to its last copy, keeps what docs/headers.md says."""
+    """Checks all that the engine may do with a record, from reading it to its last copy, against docs/headers.md."""
     record, policy = case.record(), case.setting.policy
     found = engine.decide(record, policy, case.now_ms)
     if isinstance(found, engine.Wait):
@@ -259,17 +259,17 @@ def check(case: Case) -> None:
 def check_wait(case: Case, wait: engine.Wait) -> None:
     delay_seconds = case.delay_seconds
     appended_at_ms = case.now_ms if case.appended_at_ms is None else case.appended_at_ms
-    asked_ms = next((int(value or b"") for name, value in case.headers or () if name == "dt-deliver-at"), None)
+    requested_ms = next((int(value or b"") for name, value in case.headers or () if name == "dt-deliver-at"), None)
     if delay_seconds is None:
         assert wait.root == case.root
         assert wait.turn_at_ms == wait.due_at_ms
         listed = {appended_at_ms + 1000 * delay for delay in case.setting.layout.delay_seconds}
-        due_at_ms = listed if asked_ms is None else {max(asked_ms, appended_at_ms)}
-        assert wait.due_at_ms in due_at_ms, "a front record is due when it asks, or after a delay of the list"
+        due_at_ms = listed if requested_ms is None else {max(requested_ms, appended_at_ms)}
+        assert wait.due_at_ms in due_at_ms, "a front record is due when it requests, or after a delay of the list"
         assert wait.due_at_ms < case.now_ms + 1000 or wait.due_at_ms == appended_at_ms
     elif wait.root == case.root:
         served_at_ms = appended_at_ms + 1000 * delay_seconds
-        assert wait.due_at_ms == (served_at_ms if asked_ms is None else max(asked_ms, appended_at_ms))
+        assert wait.due_at_ms == (served_at_ms if requested_ms is None else max(requested_ms, appended_at_ms))
         assert wait.turn_at_ms in (wait.due_at_ms, served_at_ms)
         assert wait.turn_at_ms <= served_at_ms + 999
     else:
@@ -302,10 +302,10 @@ def check_copy(case: Case, copy: engine.Copy, *, now_ms: int) -> None:
     own = copy.headers[len(given_headers) :]
     assert copy.headers[: len(given_headers)] == given_headers, "foreign headers pass unchanged and come first"
     found = dict(own)
-    assert len(found) == len(own), "each once"
+    assert len(found) == len(own), "each header occurs once"
     assert {name.decode() for name in found} <= OWN_HEADERS
     attempt = int(found[b"dt-attempt"] or b"")
-    assert 0 <= attempt <= 2**31, "one more than the highest that a retry may have"
+    assert 0 <= attempt <= 2**31, "at most one more than the highest attempt of a retry"
     assert (found[b"dt-root"], found[b"dt-origin"]) == (copy.root, case.origin)
     root = Root.decode(copy.root)
     assert len(found[b"dt-id"] or b"") <= MAX_ID_BYTES
@@ -321,8 +321,8 @@ def check_copy(case: Case, copy: engine.Copy, *, now_ms: int) -> None:
             assert not {b"dt-deliver-at", b"dt-delay-level", b"dt-appended-at"} & found.keys()
             again = copy_of(*((name.decode(), value) for name, value in copy.headers), case=sent_back(case))
             if attempt < 2**31 - 1 and again.reason != "HeadersTooLarge":
-                assert said(again)[b"dt-attempt"] == b"%d" % (attempt + 1), "sent back it is the next attempt"
-                assert again.target in (copy.target, "delays"), "and comes out where it came out"
+                assert headers_of(again)[b"dt-attempt"] == b"%d" % (attempt + 1), "sent back, it is the next attempt"
+                assert again.target in (copy.target, "delays"), "sent back, it comes out in the same topic"
         case "delays":
             layout = case.setting.layout
             assert copy.partition == layout.partition_for(layout.partition_delays[copy.partition], root.partition)
@@ -339,12 +339,12 @@ def check_copy(case: Case, copy: engine.Copy, *, now_ms: int) -> None:
 
 
 def sent_back(case: Case) -> Case:
-    """A record of the front topic under the same policy, due as soon as it is read."""
+    """Returns a record of the front topic under the same policy, due as soon as it is read."""
     return replace(FRONT, setting=replace(case.setting, retry_cap=2**31 - 1))
 
 
 def check_hop_is_believed(case: Case, hop: engine.Copy, *, attempt: int) -> None:
-    """What is read of it from the delays topic is what was written."""
+    """Checks that the engine reads from a hop in the delays topic what it has written there."""
     headers = tuple((name.decode(), value) for name, value in hop.headers)
     place = Case(
         setting=case.setting,
@@ -362,9 +362,9 @@ def check_hop_is_believed(case: Case, hop: engine.Copy, *, attempt: int) -> None
     before = dict(hop.headers)
     turn = engine.take_turn(place.record(), wait, place.setting.policy, wait.due_at_ms)
     if b"dt-target" in before and (isinstance(turn, engine.Wait) or turn.target in ("delays", "dead-letter")):
-        return  # its topic is missing, not known yet, or not allowed
+        return  # its target topic is missing, not allowed, or has not been looked for yet
     assert isinstance(turn, engine.Copy)
-    released = said(turn)
+    released = headers_of(turn)
     assert released[b"dt-attempt"] == b"%d" % attempt
     for name in (b"dt-id", b"dt-hops", b"dt-group", b"dt-created-at", b"dt-done-at", b"dt-error", b"dt-target"):
         assert released.get(name) == before.get(name)

@@ -1,4 +1,4 @@
-"""How a record gets to its due time, hop by hop; time is simulated."""
+"""A record reaches its due time hop by hop. The time is simulated."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 @dataclass(frozen=True)
 class Arrival:
-    """When a record came out, after how many hops, and how long the last of them took."""
+    """When a record was released, after how many hops, and how long the last hop took."""
 
     at_ms: int
     hops: int
     last_hop_ms: int
 
 
-def sent_on(case: Case, hops_take_ms: Iterator[int]) -> Arrival:
-    """What a worker does with a record, time and again, until it is due; time is simulated."""
+def simulate(case: Case, hops_take_ms: Iterator[int]) -> Arrival:
+    """Does what workers do with a record until they release it, in simulated time."""
     now_ms, hops, took_ms = case.now_ms, 0, 0
     while True:
         record, policy = case.record(), case.setting.policy
@@ -39,8 +39,8 @@ def sent_on(case: Case, hops_take_ms: Iterator[int]) -> Arrival:
         case = replace(case, topic_letter="d", partition=found.partition, appended_at_ms=now_ms, headers=headers)
 
 
-def asks(spec: LayoutSpec, header: Header) -> Case:
-    """A record of a front topic that is read when it is appended."""
+def front_record(spec: LayoutSpec, header: Header) -> Case:
+    """Returns a record of a front topic that is read when it is appended."""
     return Case(
         setting=Setting(initial(spec), retry_cap=3, ready_partitions=9),
         topic_letter="f",
@@ -63,9 +63,9 @@ def test_a_record_gets_to_any_due_time_never_early_and_late_by_no_more_than_its_
     base: int, max_seconds: int, ahead_ms: int, random: Random
 ) -> None:
     spec = LayoutSpec(delay_seconds=(0, 3), partitions=4, ladder_seconds=ladder(max_seconds=max_seconds, base=base))
-    case = asks(spec, ("dt-deliver-at", b"%d" % (NOW_MS + ahead_ms)))
+    case = front_record(spec, ("dt-deliver-at", b"%d" % (NOW_MS + ahead_ms)))
 
-    arrival = sent_on(case, hops_take_ms(random))
+    arrival = simulate(case, hops_take_ms(random))
 
     due_at_ms = NOW_MS + max(0, ahead_ms)
     assert due_at_ms <= arrival.at_ms <= due_at_ms + arrival.last_hop_ms
@@ -77,12 +77,13 @@ def test_a_record_gets_to_any_due_time_never_early_and_late_by_no_more_than_its_
 def test_a_record_that_was_read_late_comes_out_in_time_after_few_hops_whatever_delays_there_are(
     delay_seconds: list[int], late_part: float, random: Random
 ) -> None:
-    """One of a day that was read some seconds late was copied through the partition of a second, once a second for a day."""
+    """A record with a delay of one day that was read some seconds late was once copied through the partition of one second, once a second
+    for a day."""
     spec = LayoutSpec(delay_seconds=tuple(delay_seconds), partitions=12, lanes_per_delay=1)
     delay_ms = delay_seconds[-1] * 1000
-    case = asks(spec, ("dt-delay-level", b"%d" % len(delay_seconds)))
+    case = front_record(spec, ("dt-delay-level", b"%d" % len(delay_seconds)))
 
-    arrival = sent_on(replace(case, now_ms=NOW_MS + int(late_part * delay_ms)), hops_take_ms(random))
+    arrival = simulate(replace(case, now_ms=NOW_MS + int(late_part * delay_ms)), hops_take_ms(random))
 
     due_at_ms = NOW_MS + delay_ms
     assert due_at_ms <= arrival.at_ms <= due_at_ms + arrival.last_hop_ms

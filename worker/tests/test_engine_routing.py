@@ -1,4 +1,4 @@
-"""Where the engine sends a record: by its attempt, its level, the time that remains, and the cap."""
+"""The engine decides where to send a record by its attempt, its delay level, the time that remains, and the retry cap."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ def copied(case: Case, target: str) -> engine.Copy:
 
 
 def taken(case: Case, now_ms: int) -> engine.Copy:
-    """What becomes of a record that waits, at that time."""
+    """Returns the copy that the engine makes of a waiting record at that time."""
     turn = engine.take_turn(case.record(), waits(case), case.setting.policy, now_ms)
     assert isinstance(turn, engine.Copy), turn
     return turn
@@ -91,7 +91,7 @@ def test_an_attempt_above_the_cap_is_a_dead_letter_and_one_at_the_cap_is_not() -
 
 
 def with_targets(case: Case, target: bytes, **targets: int) -> Case:
-    """`targets`: what is allowed, and how many partitions it has; 0: it is missing."""
+    """`targets`: the allowed ready topics, and how many partitions each has; 0: the topic is missing."""
     return replace(
         case,
         setting=replace(case.setting, targets=list(targets.items())),
@@ -104,7 +104,7 @@ def test_a_record_is_released_into_the_ready_topic_that_it_asks_for() -> None:
         case = with_targets(FRONT, target, shipments=9, invoices=3)
         released = taken(case, NOW_MS)
         assert (released.target, released.partition) == ("invoices", partition)
-        assert (b"dt-target", target) in released.headers, "so that its retries come out there too"
+        assert (b"dt-target", target) in released.headers, "its retries come out there too"
 
 
 def test_the_topic_that_a_record_asks_for_goes_with_it_through_hops() -> None:
@@ -154,10 +154,10 @@ def test_a_record_whose_topic_is_missing_waits_in_the_delays_topic_until_the_out
         headers=[(name.decode(), value) for name, value in hop.headers],
     )
     wait = waits(later)
-    assert wait.turn_at_ms == NOW_MS + 60_005, "not at once: it is overdue"
-    on = engine.take_turn(later.record(), wait, case.setting.policy, wait.turn_at_ms)
-    assert isinstance(on, engine.Copy)
-    assert (on.target, on.due_at_ms) == ("delays", NOW_MS)
+    assert wait.turn_at_ms == NOW_MS + 60_005, "an overdue record is not tried again at once"
+    onward = engine.take_turn(later.record(), wait, case.setting.policy, wait.turn_at_ms)
+    assert isinstance(onward, engine.Copy)
+    assert (onward.target, onward.due_at_ms) == ("delays", NOW_MS)
     over = engine.take_turn(later.record(), wait, case.setting.policy, NOW_MS + OUTAGE_BUDGET_SECONDS * 1000)
     assert isinstance(over, engine.Copy)
     assert (over.target, over.reason) == ("dead-letter", "TargetUnavailable")
@@ -215,8 +215,8 @@ def test_a_due_time_in_the_past_is_now_and_one_within_a_second_is_waited_out_in_
 
 
 def test_a_due_time_decides_before_a_level_and_an_attempt() -> None:
-    said = (deliver_at(NOW_MS + 500), ("dt-delay-level", b"2"), ("dt-attempt", b"2"))
-    assert waits(with_headers(LADDER, *said)).due_at_ms == NOW_MS + 500
+    headers = (deliver_at(NOW_MS + 500), ("dt-delay-level", b"2"), ("dt-attempt", b"2"))
+    assert waits(with_headers(LADDER, *headers)).due_at_ms == NOW_MS + 500
 
 
 def test_a_due_time_is_reached_by_the_longest_delay_that_fits_of_list_and_ladder() -> None:
@@ -235,12 +235,12 @@ def test_a_direct_write_may_have_a_due_time() -> None:
 @pytest.mark.parametrize(
     ("remaining_ms", "partition"),
     [
-        (525_000, 11),  # an eighth of it is over: the partition of its own delay
-        (480_001, 11),  # the longest that fits would take more than eight hops: the next longer one
+        (525_000, 11),  # an eighth of the delay is over: the partition of the delay itself
+        (480_001, 11),  # the longest delay that fits would take more than eight hops: the next longer delay
         (480_000, 10),
         (60_000, 10),
         (59_999, 9),
-        (5_000, 9),  # none fits: the one of 10 s is the least behind
+        (5_000, 9),  # no delay fits: after 10 s the record is the least late
     ],
 )
 def test_a_late_hop_takes_the_longest_delay_that_fits_and_if_none_fits_the_shortest(

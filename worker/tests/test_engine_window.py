@@ -1,4 +1,4 @@
-"""What may be committed, and what a restart repeats: nothing that was finished. And in which order records wait."""
+"""A window determines what is committed, so that a restart repeats no finished record. A queue keeps the order of waiting records."""
 
 from heapq import heappop, heappush
 from random import Random
@@ -59,7 +59,7 @@ def test_intake_waits_before_the_bitmap_would_not_fit() -> None:
     odd = list(range(1, MAX_SPAN, 2))
     for offset in odd:
         window.finish(offset)
-    assert engine.decode_metadata(*window.commit_point()) == odd, "a crash would repeat some of them"
+    assert engine.decode_metadata(*window.commit_point()) == odd, "a crash would repeat some of these offsets"
     window.finish(0)
     assert window.span == MAX_SPAN - 2
 
@@ -73,8 +73,7 @@ def test_what_a_former_life_finished_far_above_does_not_hold_up_intake() -> None
 
 
 class Windows(RuleBasedStateMachine):
-    """Takes, skips, finishes in any order, and starts again from what was committed, beside two sets of offsets that say what
-    has to come of it."""
+    """Takes, skips and finishes offsets in any order, and restarts from the commit. Two sets of offsets are the model to compare with."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +81,7 @@ class Windows(RuleBasedStateMachine):
         self.position = 0
         self.unfinished: set[int] = set()
         self.finished: set[int] = set()
-        """All but those that a restart repeats."""
+        """All finished offsets, except those that a restart repeats."""
 
     @property
     def lowest(self) -> int:
@@ -114,7 +113,7 @@ class Windows(RuleBasedStateMachine):
         self.window = self.window.renewed()
         self.position = self.lowest
         self.unfinished = set()
-        self.finished.discard(self.position)  # as after a commit, whose bitmap begins above it
+        self.finished.discard(self.position)  # as after a commit: the bitmap begins above the committed offset
 
     @rule(data=st.data(), count=st.integers(1, 40))
     def finish(self, data: st.DataObject, count: int) -> None:
@@ -149,7 +148,7 @@ class Windows(RuleBasedStateMachine):
         assert offset == self.lowest
         kept = set(engine.decode_metadata(offset, metadata))
         above = {done for done in self.finished if done > offset}
-        assert kept == {done for done in above if done <= max(kept, default=0)}, "what doesn't fit is the highest"
+        assert kept == {done for done in above if done <= max(kept, default=0)}, "only the highest are left out"
         if max(above, default=0) - offset <= MAX_SPAN:
             assert kept == above
         self.window = engine.Window(offset, sorted(kept))
@@ -158,7 +157,7 @@ class Windows(RuleBasedStateMachine):
         self.unfinished = set()
 
     @invariant()
-    def the_same(self) -> None:
+    def agrees_with_model(self) -> None:
         assert self.window.position == self.position
         assert self.window.lowest_unfinished == self.lowest
         assert self.window.span == self.position - self.lowest
@@ -202,10 +201,10 @@ def test_metadata_that_would_not_fit_lacks_the_highest_offsets(seed: int, span: 
     assert finished[-1] > MAX_SPAN / 2
 
 
-somebodys = st.sampled_from(["dt1:", "dt1:eJxjZAAAAAMAAg==", "dt1:eJxjZAAAAAMAAg==:id", "dt1:aGVsbG8=", "x"])
+beginnings = st.sampled_from(["dt1:", "dt1:eJxjZAAAAAMAAg==", "dt1:eJxjZAAAAAMAAg==:id", "dt1:aGVsbG8=", "x"])
 
 
-@given(st.one_of(st.text(max_size=40), st.tuples(somebodys, st.text(max_size=4), st.text(max_size=4)).map("".join)))
+@given(st.one_of(st.text(max_size=40), st.tuples(beginnings, st.text(max_size=4), st.text(max_size=4)).map("".join)))
 def test_any_metadata_is_read_or_refused_by_both_alike(metadata: str) -> None:
     assert committed_topic_id(metadata) == engine.committed_topic_id(metadata)
     try:
@@ -223,7 +222,7 @@ def test_a_commit_by_others_is_for_any_topic(metadata: str) -> None:
 
 
 class Queues(RuleBasedStateMachine):
-    """Records wait, are held again, and leave in the order of turns, those of equal turns in the order of offsets."""
+    """Records leave the queue in the order of their turns, and in the order of their offsets where turns are equal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -247,7 +246,7 @@ class Queues(RuleBasedStateMachine):
             assert self.engines.pop(self.now_ms) == (heappop(self.waiting)[1] if due else None)
 
     @invariant()
-    def the_same(self) -> None:
+    def agrees_with_model(self) -> None:
         assert self.engines.next_turn_at_ms == (self.waiting[0][0] if self.waiting else None)
         assert len(self.engines) == len(self.waiting)
         assert self.engines.due_count(self.now_ms) == sum(turn <= self.now_ms for turn, _ in self.waiting)

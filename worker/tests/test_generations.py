@@ -1,4 +1,4 @@
-"""Which rebalances Kafka's own notes of a group say that there were."""
+"""The rebalances of a group, derived from the generations that Kafka itself has recorded."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -22,24 +22,24 @@ def process(member: str, started_at: int, ended_at: int | None = None) -> Any:
 
 
 def test_a_generation_counts_the_partitions_that_got_another_owner() -> None:
-    noted = [generation(1, 0, a="w0", b="w0"), generation(2, 9, a="w0", b="w1"), generation(3, 20, a="w0", b="w1")]
-    assert list(moves(noted)) == [(1, 2), (2, 1)]
+    recorded = [generation(1, 0, a="w0", b="w0"), generation(2, 9, a="w0", b="w1"), generation(3, 20, a="w0", b="w1")]
+    assert list(moves(recorded)) == [(1, 2), (2, 1)]
 
 
 def test_what_a_member_did_not_hear_of_it_never_had() -> None:
-    noted = [generation(1, 0, a="w0", b="w0"), generation(2, 9, a="w0", b="w1"), generation(3, 20, a="w0", b="w0")]
-    assert list(moves(noted, lambda number, member: (number, member) != (2, "w1"))) == [(1, 2)]
+    recorded = [generation(1, 0, a="w0", b="w0"), generation(2, 9, a="w0", b="w1"), generation(3, 20, a="w0", b="w0")]
+    assert list(moves(recorded, lambda number, member: (number, member) != (2, "w1"))) == [(1, 2)]
 
 
 def test_who_is_alive_hears_of_a_generation_that_lasts() -> None:
-    noted = [generation(number, at, a="w0", b="w1") for number, at in ((1, 10), (2, 20), (3, 20), (4, 30))]
+    recorded = [generation(number, at, a="w0", b="w1") for number, at in ((1, 10), (2, 20), (3, 20), (4, 30))]
     alive, late = process("w0", 0), process("w1", 16)
-    assert must_have_heard(noted, [alive, late], "classic") == {(1, "w0"), (3, "w0"), (4, "w0"), (4, "w1")}
+    assert must_have_heard(recorded, [alive, late], "classic") == {(1, "w0"), (3, "w0"), (4, "w0"), (4, "w1")}
 
 
 def test_whose_process_ends_soon_after_a_generation_may_not_have_heard_of_it() -> None:
-    noted = [generation(1, 10, a="w0", b="w1"), generation(2, 30, a="w0", b="w1")]
-    assert must_have_heard(noted, [process("w0", 0, 30)], "classic") == {(1, "w0")}
+    recorded = [generation(1, 10, a="w0", b="w1"), generation(2, 30, a="w0", b="w1")]
+    assert must_have_heard(recorded, [process("w0", 0, 30)], "classic") == {(1, "w0")}
 
 
 def test_a_generation_says_nothing_of_members_that_it_gives_nothing() -> None:
@@ -47,11 +47,11 @@ def test_a_generation_says_nothing_of_members_that_it_gives_nothing() -> None:
 
 
 def test_an_epoch_gives_partitions_to_several_members_one_after_the_other() -> None:
-    noted = [generation(1, 0, a="w0", b="w0"), generation(2, 9, a="w1"), generation(2, 12, b="w2")]
-    assert list(moves(noted)) == [(1, 2), (2, 2)]
+    recorded = [generation(1, 0, a="w0", b="w0"), generation(2, 9, a="w1"), generation(2, 12, b="w2")]
+    assert list(moves(recorded)) == [(1, 2), (2, 2)]
 
 
 def test_who_goes_on_after_its_heartbeat_was_answered_has_heard_the_answer() -> None:
-    noted = [generation(1, 10, a="w0"), generation(1, 10, b="w1"), generation(2, 11, b="w0")]
+    recorded = [generation(1, 10, a="w0"), generation(1, 10, b="w1"), generation(2, 11, b="w0")]
     alive, killed = process("w0", 9), process("w1", 0, 10)
-    assert must_have_heard(noted, [alive, killed], "consumer") == {(1, "w0"), (2, "w0")}
+    assert must_have_heard(recorded, [alive, killed], "consumer") == {(1, "w0"), (2, "w0")}

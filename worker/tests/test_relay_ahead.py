@@ -1,4 +1,4 @@
-"""Records that a broker has stamped with a time to come are told of for as long as they wait."""
+"""An alarm reports records that a broker has appended with a future time, for as long as they wait."""
 
 from types import SimpleNamespace
 from typing import cast
@@ -34,7 +34,7 @@ def test_the_partition_that_waits_longest_is_named() -> None:
 
 
 def test_the_time_that_passes_is_nothing_new() -> None:
-    """Each minute the condition of the resource had another text."""
+    """The condition of the resource once changed its text every minute."""
     watch = AheadWatch()
     (first,) = watch.alarms([partition(ahead_ms=600_000)], now=100.0)
     (later,) = watch.alarms([partition(ahead_ms=480_000)], now=220.0)

@@ -1,4 +1,4 @@
-"""An alarm that is about something else meanwhile says so to whoever reads the events, and one that only lasts stays as it was told."""
+"""A worker reports an alarm again when its cause has changed, but not when only time has passed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,7 +49,7 @@ SERVED = replace(
 )
 
 
-def removed(orders: DeclaredTopic, partition: int, before: int) -> None:
+def remove_records(orders: DeclaredTopic, partition: int, before: int) -> None:
     client = AdminClient(orders.harness.connection.client_config())
     for deleted in client.delete_records([TopicPartition(orders.names.front, partition, before)]).values():
         deleted.result(60)
@@ -59,29 +59,29 @@ def removed(orders: DeclaredTopic, partition: int, before: int) -> None:
 def test_records_that_are_removed_from_a_second_partition_are_told_as_those_of_the_first_were(
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The condition of the delayed topic has what was told last. The worker has not read partition 0, where a transaction is open."""
+    """The condition of the delayed topic shows the latest report. The worker has not read partition 0, where a transaction is open."""
     monkeypatch.setattr(alarms, "CHANGE_REPEAT_SECONDS", 0.0)
     orders = harness.declare((0,), front_partitions=2)
     for n in range(10):
         orders.produce(b"%d" % n, partition=1)
     orders.flush()
-    removed(orders, 1, before=6)
+    remove_records(orders, 1, before=6)
     unfinished = Producer({**harness.connection.client_config(), "transactional.id": orders.names.front})
     unfinished.init_transactions(60)
     unfinished.begin_transaction()
     unfinished.produce(orders.names.front, b"v", partition=0)
     assert unfinished.flush(60) == 0
-    told_of: list[Event] = []
+    reported: list[Event] = []
 
-    def told(*words: str) -> bool:
-        told_of.extend(e for e in follower.poll(1) if e.topic == orders.names.front and e.kind == "alarm")
-        return bool(told_of) and all(word in told_of[-1].detail["message"] for word in words)
+    def is_reported(*words: str) -> bool:
+        reported.extend(e for e in follower.poll(1) if e.topic == orders.names.front and e.kind == "alarm")
+        return bool(reported) and all(word in reported[-1].detail["message"] for word in words)
 
     with running_relay(orders), EventFollower(harness.connection) as follower:
-        wait_until(lambda: told(f"{orders.names.front} [1]"), what="the alarm of the first")
-        removed(orders, 0, before=1)
-        wait_until(lambda: told(f"{orders.names.front} [0]", "1 more partition"), what="the alarm of both")
-    assert {event.detail["reason"] for event in told_of} == {Reason.RECORDS_REMOVED}
+        wait_until(lambda: is_reported(f"{orders.names.front} [1]"), what="an alarm names the first partition")
+        remove_records(orders, 0, before=1)
+        wait_until(lambda: is_reported(f"{orders.names.front} [0]", "1 more partition"), what="an alarm names both")
+    assert {event.detail["reason"] for event in reported} == {Reason.RECORDS_REMOVED}
 
 
 @pytest.mark.broker
@@ -90,13 +90,13 @@ def test_an_alarm_that_kafka_did_not_take_is_told_once_it_does_by_a_worker_that_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alarms, "LOST_REPEAT_SECONDS", 0.5)
-    told_of: list[Event] = []
+    reported: list[Event] = []
 
-    def told(kind: str, **detail: object) -> bool:
-        told_of.extend(follower.poll(1))
-        return any(event.kind == kind and detail.items() <= event.detail.items() for event in told_of)
+    def is_reported(kind: str, **detail: object) -> bool:
+        reported.extend(follower.poll(1))
+        return any(event.kind == kind and detail.items() <= event.detail.items() for event in reported)
 
-    def takes_events_of(most_bytes: int) -> None:
+    def accept_events_up_to(most_bytes: int) -> None:
         settings = {EVENTS_TOPIC: {"max.message.bytes": str(most_bytes)}}
         assert harness.admin.alter_topic_configs(settings) == {EVENTS_TOPIC: None}
 
@@ -107,17 +107,19 @@ def test_an_alarm_that_kafka_did_not_take_is_told_once_it_does_by_a_worker_that_
     ):
         orders = harness.declare((0, 1), front_partitions=1, partitions=2)
         with running_relay(orders) as (relay, _):
-            wait_until(lambda: told("rebalance", change="caught-up"), what="all that is to be told of its start is")
-            takes_events_of(1)
+            wait_until(lambda: is_reported("rebalance", change="caught-up"), what="the worker's start is reported")
+            accept_events_up_to(1)
             orders.produce(topic=orders.names.delays)
             orders.flush()
             wait_until(
                 lambda: "delayedtopics_events_failed_total 0.0" not in relay._metrics.exposition().decode(),
-                what="the worker counts that an event is lost",
+                what="the worker counts a lost event",
                 timeout_seconds=60,
             )
-            takes_events_of(1_000_000)
-            wait_until(lambda: told("alarm", reason="MisroutedRecords", raised=True), what="the alarm is told")
+            accept_events_up_to(1_000_000)
+            wait_until(
+                lambda: is_reported("alarm", reason="MisroutedRecords", raised=True), what="the alarm is reported"
+            )
 
 
 def removed_from(*partitions: int) -> Alarm:
@@ -127,18 +129,18 @@ def removed_from(*partitions: int) -> Alarm:
 def test_what_an_alarm_says_else_is_told_once_a_minute_at_most() -> None:
     raised = Alarms(lambda alarm, is_raised: None, now=0.0)
 
-    def told(partitions: Sequence[int], now: float) -> list[tuple[Alarm, bool]]:
+    def repeated(partitions: Sequence[int], now: float) -> list[tuple[Alarm, bool]]:
         raised.update([removed_from(*partitions)], now=now)
         return raised.to_repeat(lost=0, now=now)
 
     later = CHANGE_REPEAT_SECONDS
-    assert told([1], 0.0) == []
-    assert told([0, 1], later - 1) == []
-    assert told([0, 1], later) == [(removed_from(0, 1), True)]
-    assert told([0, 1], 3 * later) == []
-    assert told([0, 1, 2], 3 * later + 1) == [(removed_from(0, 1, 2), True)]
-    assert told([0, 1], 4 * later) == []
-    assert told([0, 1, 2], 5 * later) == [], "it is as it was told"
+    assert repeated([1], 0.0) == []
+    assert repeated([0, 1], later - 1) == []
+    assert repeated([0, 1], later) == [(removed_from(0, 1), True)]
+    assert repeated([0, 1], 3 * later) == []
+    assert repeated([0, 1, 2], 3 * later + 1) == [(removed_from(0, 1, 2), True)]
+    assert repeated([0, 1], 4 * later) == []
+    assert repeated([0, 1, 2], 5 * later) == [], "the alarm is as it was last reported"
 
 
 def test_an_alarm_that_comes_back_says_what_it_is_about_then() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of partitions while the registry, or a broker, says something of their topics."""
+"""What a worker does with its partitions when the registry or a broker reports a change of their topics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,8 +31,8 @@ PLACES = [FRONT, ("orders.delays", 0), ("orders.delays", 1)]
 COMMITTED = 7
 
 
-class Asked:
-    """An engine that notes what it is asked to do with partitions. Kafka has committed `COMMITTED` of those that had a start."""
+class RecordingEngine:
+    """Stands in for the engine and records calls for partitions. The committed offset of each partition of `PLACES` is `COMMITTED`."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -60,12 +60,12 @@ class Asked:
 
 
 class Kafka:
-    """One worker's assignment, on a clock of its own, and what registry and brokers say."""
+    """The assignment of one worker, on a simulated clock, and what the registry and the brokers answer."""
 
     def __init__(self, *beside: str) -> None:
-        """`beside`: delayed topics that this worker serves too, whose control topics it has yet to read."""
+        """`beside`: further delayed topics that the worker serves, whose control topics it has yet to read."""
         self.now = 0.0
-        self.engine = Asked()
+        self.engine = RecordingEngine()
         self.ids: dict[str, str | KafkaCallError | None] = {**IDS}
         self._state = RegistryState()
         self._served = ServedTopics(WorkerConfig(topics=("orders", *beside)))
@@ -76,23 +76,23 @@ class Kafka:
             reader=cast(CommittedReader, SimpleNamespace(take=list, want=lambda wanted: None)),
             known=cast(KnownOffsets, SimpleNamespace(look=lambda places: None, found={FRONT: Offsets(0, COMMITTED)})),
         )
-        self.notes(SERVING)
+        self.registers(SERVING)
         self.accepts(IDS)
         for topic in beside:
-            self.notes(serving(topic, LAYOUT, partitions=1, control=True))
+            self.registers(serving(topic, LAYOUT, partitions=1, control=True))
             names = TopicNames.of(topic)
             ids = {name: name for name in (*names.topics, names.control)}
             self.ids |= ids
             starts = {names.front: (0,), names.delays: (0, 0)}
-            self.notes(TopicsRecord(topic=topic, ids=ids, start_offsets=starts))
+            self.registers(TopicsRecord(topic=topic, ids=ids, start_offsets=starts))
 
-    def notes(self, record: LayoutRecord | TopicsRecord) -> None:
+    def registers(self, record: LayoutRecord | TopicsRecord) -> None:
         self._state.apply(self._state.next_offset, record.key, encode(record))
         self._served.follow(self._state)
 
     def accepts(self, ids: Mapping[str, str]) -> None:
-        """What an operator notes of topics that are the right ones."""
-        self.notes(
+        """Registers, as an operator does, that the topics with these ids are the right ones."""
+        self.registers(
             TopicsRecord(
                 topic="orders",
                 ids=ids,
@@ -111,7 +111,7 @@ class Kafka:
         return self.assignment.settled
 
     def turns(self, seconds: float = 2.0) -> list[tuple[Any, ...]]:
-        """As many turns of the loop. Returns what the engine was asked for."""
+        """Runs the loop for that long, with a turn every 0.5 s. Returns the calls to the engine."""
         self.engine.calls.clear()
         until = self.now + seconds
         while self.now < until:
@@ -130,13 +130,13 @@ class Kafka:
 
 
 def removed(topic_id: str, offset: int) -> Removed:
-    """Of the front topic."""
+    """Returns the engine's report that this offset of the front topic does not exist any more."""
     return Removed(*FRONT, offset, topic_id, Fault(-140, "_AUTO_OFFSET_RESET", "out of range"))
 
 
 @pytest.fixture
 def kafka() -> Kafka:
-    """With a worker that serves `orders`."""
+    """Returns a Kafka with a worker that serves `orders`."""
     made = Kafka()
     made.assigns(*PLACES)
     made.turns()
@@ -159,16 +159,18 @@ def test_a_partition_beyond_the_layout_is_waited_for_by_nobody(foreign: tuple[st
 
 
 def test_a_worker_is_ready_while_kafka_refuses_what_is_planned_and_serves_it_afterwards() -> None:
-    """Its partitions may be there for weeks before the layout is served."""
+    """The planned partitions may exist for weeks before the layout is served."""
     kafka, planned = Kafka(), ("orders.delays", 2)
-    kafka.notes(replace(SERVING, layout=GROWN, state="planned", before=SERVING))
+    kafka.registers(replace(SERVING, layout=GROWN, state="planned", before=SERVING))
     kafka.assigns(*PLACES, planned)
     kafka.turns()
     assert kafka.is_ready()
 
     starts = {"orders": (0,), "orders.delays": (0, 0, 0)}
-    kafka.notes(TopicsRecord(topic="orders", ids=IDS, start_offsets=starts, begun={"orders": 1, "orders.delays": 2}))
-    kafka.notes(replace(SERVING, layout=GROWN))
+    kafka.registers(
+        TopicsRecord(topic="orders", ids=IDS, start_offsets=starts, begun={"orders": 1, "orders.delays": 2})
+    )
+    kafka.registers(replace(SERVING, layout=GROWN))
 
     assert not kafka.is_ready()
     assert kafka.turns() == [("begin", *planned, 0)]
@@ -176,15 +178,17 @@ def test_a_worker_is_ready_while_kafka_refuses_what_is_planned_and_serves_it_aft
 
 
 def test_partitions_that_come_alone_are_told_as_served_once_the_layout_has_them(kafka: Kafka) -> None:
-    """With the protocol `consumer` Kafka assigns them as soon as they are there."""
+    """With protocol `consumer`, Kafka assigns new partitions as soon as they exist."""
     kafka.assignment.changes.clear()
     kafka.assigns(("orders.delays", 2))
     kafka.turns()
     assert [change.kind for change in kafka.assignment.changes] == ["assignment"]
 
     starts = {"orders": (0,), "orders.delays": (0, 0, 0)}
-    kafka.notes(TopicsRecord(topic="orders", ids=IDS, start_offsets=starts, begun={"orders": 1, "orders.delays": 2}))
-    kafka.notes(replace(SERVING, layout=GROWN))
+    kafka.registers(
+        TopicsRecord(topic="orders", ids=IDS, start_offsets=starts, begun={"orders": 1, "orders.delays": 2})
+    )
+    kafka.registers(replace(SERVING, layout=GROWN))
     kafka.turns()
 
     assert [(change.kind, change.places) for change in kafka.assignment.changes] == [
@@ -194,15 +198,15 @@ def test_partitions_that_come_alone_are_told_as_served_once_the_layout_has_them(
 
 
 def test_a_topic_whose_control_topic_cannot_be_read_does_not_hide_that_another_one_is_served() -> None:
-    """Nothing told of the takeover of `orders`, so an audit blamed what a crash had repeated of it."""
+    """Once, no event reported the takeover of `orders`, so an audit did not excuse the records of `orders` that a crash had repeated."""
     kafka = Kafka("bookings")
     kafka.assigns(*PLACES, ("bookings", 0))
     kafka.turns(2)
-    told = ["orders[0]", "orders.delays[0-1]"]
+    of_orders = ["orders[0]", "orders.delays[0-1]"]
     assert [(change.kind, change.places, change.took_ms) for change in kafka.assignment.changes] == [
-        ("assignment", told, 0),
+        ("assignment", of_orders, 0),
         ("assignment", ["bookings[0]"], 0),
-        ("assigned", told, 500),
+        ("assigned", of_orders, 500),
     ]
     assert not kafka.is_ready()
 
@@ -216,7 +220,7 @@ def test_a_topic_whose_control_topic_cannot_be_read_does_not_hide_that_another_o
 
 
 def test_a_topic_that_one_answer_lacks_costs_nothing_that_was_done(kafka: Kafka) -> None:
-    """A broker lags behind. What is on its way is settled and committed, and not sent again."""
+    """The broker lags behind. Copies in flight are settled and committed, and not sent again."""
     kafka.ids["orders"] = None
     assert kafka.turns() == [("stop", *FRONT)]
 
@@ -229,7 +233,7 @@ def test_a_topic_that_one_answer_lacks_costs_nothing_that_was_done(kafka: Kafka)
 def test_a_topic_that_is_gone_is_not_back_because_kafka_gives_no_answer(
     kafka: Kafka, name: str, found: str | None
 ) -> None:
-    """Else what is due would go into a topic that somebody else has made."""
+    """Otherwise, due records would go into a topic that someone else has created."""
     kafka.ids[name] = found
     assert ("stop", *FRONT) in kafka.turns()
     kafka.ids[name] = KafkaUnreachable("no broker answered")
@@ -250,7 +254,7 @@ def test_an_offset_that_kafka_refuses_and_has_costs_nothing_that_was_done(kafka:
 def test_an_offset_that_the_topic_before_lacked_stops_not_the_one_that_was_made_again(
     kafka: Kafka, begun_again: bool
 ) -> None:
-    """The client had asked for it, and the answer was told only when the new topic's id was noted."""
+    """The client requested the offset from the old topic, and the answer is reported only after the id of the new topic is registered."""
     kafka.ids["orders"] = "again" if begun_again else KafkaUnreachable("no broker answered")
     kafka.accepts({**IDS, "orders": "again"})
     assert kafka.turns()[0] == ("forget", *FRONT)
@@ -275,7 +279,7 @@ def test_a_topic_that_is_away_for_long_holds_up_no_rebalance_with_commits_that_k
 
 @pytest.mark.parametrize("missing_seconds", [0, 2])
 def test_what_was_committed_of_a_topic_that_was_made_again_is_taken_back(kafka: Kafka, missing_seconds: float) -> None:
-    """A worker that is started later would begin there."""
+    """Otherwise, a worker that starts later would begin at the offset that was committed for the old topic."""
     kafka.ids["orders"] = None
     kafka.turns(missing_seconds)
     kafka.ids["orders"] = "again"
