@@ -60,7 +60,7 @@ def test_of_a_record_whose_headers_are_too_large_those_are_kept_that_are_as_they
     assert dict(copy.headers)[b"dt-error"] != b"x" * 2048, "dt-error says why the record is a dead letter"
 
 
-def test_without_any_headers_that_can_be_read_its_root_is_its_id() -> None:
+def test_a_dead_letter_without_readable_headers_has_its_root_as_its_id() -> None:
     record = engine.Record(
         delay_seconds=None, partition=3, offset=17, topic_id=TOPIC_ID, appended_at_ms=NOW_MS, key=None, headers=None
     )

@@ -151,7 +151,7 @@ def test_own_headers_above_four_kib_are_refused() -> None:
     )
 
 
-def test_a_headers_name_that_is_unreadable_is_said() -> None:
+def test_an_unreadable_header_name_makes_a_dead_letter() -> None:
     record = replace(FRONT, headers=None).record()
     copy = engine.decide(record, FRONT.setting.policy, NOW_MS)
     assert isinstance(copy, engine.Copy)

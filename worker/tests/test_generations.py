@@ -26,7 +26,7 @@ def test_a_generation_counts_the_partitions_that_got_another_owner() -> None:
     assert list(moves(recorded)) == [(1, 2), (2, 1)]
 
 
-def test_what_a_member_did_not_hear_of_it_never_had() -> None:
+def test_a_member_never_had_a_partition_that_it_did_not_hear_of() -> None:
     recorded = [generation(1, 0, a="w0", b="w0"), generation(2, 9, a="w0", b="w1"), generation(3, 20, a="w0", b="w0")]
     assert list(moves(recorded, lambda number, member: (number, member) != (2, "w1"))) == [(1, 2)]
 

@@ -1,4 +1,4 @@
-"""Records that are cancelled before they are due don't come out, and whoever has cancelled them is told."""
+"""Records that are cancelled before they are due are not released, and the application that cancels them gets an answer."""
 
 import time
 import uuid
@@ -61,7 +61,7 @@ def test_a_request_that_comes_before_its_record_is_honoured_until_it_is_withdraw
     harness.start(orders)
     ask(orders, [b"o-1", b"o-2"])
     ask(orders, [b"o-2"], None)
-    # one that is behind them in the control topic is known: they are, too
+    # once a later request of the control topic is answered, a worker has read these two as well
     produce(orders, [b"o-0"], level=2)
     ask(orders, [b"o-0"])
     wait_for_answers(orders, [b"o-0"])
@@ -92,7 +92,7 @@ def test_who_cancels_a_record_that_came_out_is_told_and_its_retry_is_cancelled(h
     ask(orders, [b"o-1"])
     assert wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control(ControlKind.TOO_LATE)}
 
-    orders.produce(first.value, headers=first.headers)  # as a consumer does that copies all headers
+    orders.produce(first.value, headers=first.headers)  # as a consumer that copies all headers does
     orders.flush()
     (dead,) = orders.dead(1)
     assert (dead.header("dt-id"), dead.header("dt-attempt")) == (b"o-1", b"1")
@@ -133,7 +133,7 @@ def test_who_cancels_what_does_not_come_is_told_and_it_stays_cancelled(harness: 
     assert ids_of(orders.dead(1)) == [b"o-1"]
     wait_until(
         lambda: wait_for_answers(orders, [b"o-1"]) == {b"o-1": Control(ControlKind.CANCELLED)},
-        what="the last word is that it is cancelled",
+        what="the last answer is that the record is cancelled",
     )
 
 
@@ -146,14 +146,14 @@ def test_at_the_due_time_each_record_has_one_end_and_the_answer_says_which(
     ids = some_ids("o", 600)
     produce(orders, ids)
     due_at = time.time() + 1
-    for n, of_id in enumerate(ids):  # from 150 ms before until 150 ms after most of them are due
+    for n, of_id in enumerate(ids):  # from 150 ms before to 150 ms after most of the records are due
         while time.time() < due_at + (n - 300) / 2000:
             pass
         orders.produce(b"cancel", key=of_id, topic=orders.names.control)
     orders.flush()
 
-    told = wait_for_answers(orders, ids)
-    by_answer = {answer: sorted(of_id for of_id in ids if told[of_id].kind is answer) for answer in ControlKind}
+    answered = wait_for_answers(orders, ids)
+    by_answer = {answer: sorted(of_id for of_id in ids if answered[of_id].kind is answer) for answer in ControlKind}
     assert by_answer[ControlKind.CANCELLED] == ids_of(orders.dead(len(by_answer[ControlKind.CANCELLED])))
     assert by_answer[ControlKind.TOO_LATE] == ids_of(orders.ready(len(by_answer[ControlKind.TOO_LATE])))
     assert len(by_answer[ControlKind.CANCELLED]) + len(by_answer[ControlKind.TOO_LATE]) == len(ids)
@@ -169,7 +169,7 @@ def test_what_was_cancelled_while_no_worker_ran_does_not_come_out(harness: Worke
     front = orders.names.front
     wait_until(
         lambda: sum(at.offset for (topic, _), at in orders.committed().items() if topic == front) == len(ids),
-        what="all wait in the delays topic, and that is committed",
+        what="all records wait in the delays topic, and the offsets of the front topic are committed",
     )
     worker.kill()
     ask(orders, ids[::2])
@@ -202,7 +202,7 @@ def test_what_was_accepted_holds_when_a_worker_starts_that_more_topics_share(har
     for declared in (orders, beside):
         make_control(declared)
         declared.change(control=True)
-    ask(orders, [b"%d" % n for n in range(60_000)])  # more than half of what a worker takes
+    ask(orders, [b"%d" % n for n in range(60_000)])  # more than half of the requests that a worker accepts
     produce(orders, [b"59999", b"o-1"], level=2)
     worker = harness.start(orders, beside)
 
@@ -214,8 +214,8 @@ def test_what_was_accepted_holds_when_a_worker_starts_that_more_topics_share(har
         b"59999": Control(ControlKind.CANCELLED),
         b"o-2": Control(ControlKind.NO_ROOM),
     }
-    said = harness.read(orders.names.control, 60_003)  # all requests, and these two answers
-    assert [seen.key for seen in said if seen.value == b"no-room"] == [b"o-2"]
+    written = harness.read(orders.names.control, 60_003)  # all requests, and the two answers
+    assert [seen.key for seen in written if seen.value == b"no-room"] == [b"o-2"]
 
 
 def test_nothing_is_served_before_the_control_topic_is_read_and_an_alarm_says_why(harness: WorkerHarness) -> None:
@@ -230,7 +230,7 @@ def test_nothing_is_served_before_the_control_topic_is_read_and_an_alarm_says_wh
     make_control(orders)
     ask(orders, [b"o-1"])
     worker.ready()
-    wait_until(lambda: not worker.alarm_reasons(), what="the alarm is over")
+    wait_until(lambda: not worker.alarm_reasons(), what="the alarm is cleared")
     produce(orders, [b"o-3"])
     assert ids_of(orders.ready(2))[-1] == b"o-3"
 
@@ -250,25 +250,27 @@ def test_a_delayed_topic_can_be_given_a_control_topic_while_it_is_served(harness
 def test_what_was_cancelled_in_a_control_topic_that_is_gone_does_not_hold_for_the_next_one(
     harness: WorkerHarness,
 ) -> None:
-    """As of a delayed topic that was deleted, and of another one with its name: ids of one owner mean nothing to the next."""
+    """This happens if a delayed topic is deleted and another one gets its name. The ids of one owner mean nothing to the next."""
     orders = declare(harness)
     harness.start(orders)
     produce(orders, [b"o-1"])
     orders.ready(1)
     ask(orders, [b"o-2"])
     produce(orders, [b"o-0"], level=2)
-    ask(orders, [b"o-0"])  # whoever has read this has read what is before it
+    ask(orders, [b"o-0"])  # a worker that has read this request has read those before it
     wait_for_answers(orders, [b"o-0"])
     harness.admin.delete_topics([orders.names.control])
     make_control(orders)
     produce(orders, [b"o-3"], level=2)
     ask(orders, [b"o-3", b"o-1"])
-    assert wait_for_answers(orders, [b"o-3"]) == {b"o-3": Control(ControlKind.CANCELLED)}, "it is read from its start"
+    assert wait_for_answers(orders, [b"o-3"]) == {b"o-3": Control(ControlKind.CANCELLED)}, (
+        "the new topic is read from its start"
+    )
 
     produce(orders, [b"o-2"])
 
     assert ids_of(orders.ready(2)) == [b"o-1", b"o-2"]
-    assert b"o-1" not in answers(orders), "the former one's release is nothing to the next"
+    assert b"o-1" not in answers(orders), "a release for the former owner is no answer for the next"
 
 
 @pytest.mark.slow

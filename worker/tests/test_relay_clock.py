@@ -1,4 +1,4 @@
-"""A Kafka that doesn't tell its time: nothing is released by another clock, and what is wrong is said."""
+"""If Kafka does not report its time, workers release nothing by another clock, and an alarm gives the reason."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture
 def strict_harness(tmp_path: Path) -> Iterator[WorkerHarness]:
-    """Its broker makes no topics because somebody writes to them."""
+    """Uses a broker that creates no topic when a client writes to it."""
     with (
         Broker(settings={**PATIENT, "auto.create.topics.enable": "false"}) as broker,
         WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as made,
@@ -35,7 +35,7 @@ def test_without_the_brokers_time_nothing_is_released_and_the_reason_is_said(str
 
     ensure_system_topics(harness.admin, replication_factor=1)
     assert min(r.late_ms for r in orders.ready(1)) >= 0
-    wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
+    wait_until(lambda: not worker.alarm_reasons(), what="all alarms are cleared")
     harness.admin.delete_topics([CLOCK_TOPIC])
     stands_still_because(worker, orders, "UNKNOWN")
 
@@ -44,15 +44,15 @@ def test_without_the_brokers_time_nothing_is_released_and_the_reason_is_said(str
 
 
 def stands_still_because(worker: WorkerProcess, orders: DeclaredTopic, reason: str) -> None:
-    """With a record that is due."""
+    """Checks that a due record is not released, that an alarm gives this reason, and that the worker counts as live."""
     before = orders.released()
     orders.produce()
     orders.flush()
 
-    def told() -> bool:
+    def is_reported() -> bool:
         messages = [a["message"] for a in worker.status()["alarms"] if a["reason"] == Reason.NOT_RELEASING]
         return any(CLOCK_TOPIC in message and reason in message for message in messages)
 
-    wait_until(told, what=f"the worker says {reason}")
+    wait_until(is_reported, what=f"the worker reports {reason}")
     assert orders.released() == before
     assert worker.get("/livez")[0] == 200

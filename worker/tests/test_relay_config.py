@@ -1,4 +1,4 @@
-"""What people get wrong in worker.json or the connection: one line, exit code 2, no traceback."""
+"""A mistake in worker.json or in the connection ends the worker with one line, exit code 2 and no traceback."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def run(tmp_path: Path, config: object, *, connection: bool = True) -> tuple[int
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ("{", "must be JSON"),
         ([], "not a mapping"),
@@ -52,12 +52,12 @@ def run(tmp_path: Path, config: object, *, connection: bool = True) -> tuple[int
         ({**GOOD, "windowBytes": 1}, "unexpected keyword argument 'windowBytes'"),
     ],
 )
-def test_a_bad_configuration_is_refused_in_one_line(tmp_path: Path, config: object, said: str) -> None:
+def test_a_bad_configuration_is_refused_in_one_line(tmp_path: Path, config: object, message: str) -> None:
     code, lines = run(tmp_path, config)
 
     assert code == EXIT_CONFIG
     assert len(lines) == 1
-    assert said in lines[0]
+    assert message in lines[0]
     assert lines[0].startswith(f"Error: {tmp_path / 'worker.json'}")
 
 
@@ -72,8 +72,8 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_one_that_finds_out_while_it_runs_ends_without_waiting_for_what_still_runs(tmp_path: Path) -> None:
-    """A Kafka client that looks for the address of a broker waits for the name server."""
+def test_a_worker_that_finds_a_mistake_while_it_runs_ends_without_waiting_for_its_threads(tmp_path: Path) -> None:
+    """A Kafka client that resolves the address of a broker, for example, waits for the name server."""
     (tmp_path / "worker.json").write_text(json.dumps({**GOOD, "http_port": free_ports(1)[0]}))
     (tmp_path / "bootstrap-servers").write_text("127.0.0.1:1")
     program = """if True:

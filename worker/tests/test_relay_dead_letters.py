@@ -1,4 +1,4 @@
-"""What can't be honoured ends in the dead-letter topic with its reason, and its neighbours don't notice."""
+"""A record that cannot be honoured becomes a dead letter with a reason, and its neighbours are not affected."""
 
 import pytest
 from delayed_topics_core.headers import Header
@@ -24,7 +24,7 @@ BAD: list[tuple[list[Header], bytes]] = [
 ]
 
 READABLE_HEADERS = 99_983
-"""Besides those of delayed topics."""
+"""The most foreign headers with which Kafka's client can read all copies of a record."""
 
 
 def test_headers_that_cannot_be_honoured_are_dead_letters_with_their_reason(harness: WorkerHarness) -> None:
@@ -67,7 +67,7 @@ def test_a_header_key_that_is_not_utf8_costs_its_record_the_headers_only(harness
 
 
 def test_a_record_with_more_headers_than_can_be_read_is_a_dead_letter_and_never_early(harness: WorkerHarness) -> None:
-    """Kafka's client reads no record with more than 100,000, and so no copy that has more with ours."""
+    """Kafka's client reads no record with more than 100,000 headers, so it cannot read a copy that exceeds this with its `dt-` headers."""
     orders = harness.declare((0, 3, 3600), front_partitions=1)
     harness.start(orders)
     orders.produce(b"served", partition=0)
@@ -123,7 +123,7 @@ def test_a_copy_that_is_too_large_is_a_dead_letter_and_its_batch_is_not(harness:
     for n, size in enumerate(sizes):
         orders.produce(b"%d" % n * size, key=b"key", headers=[("trace", b"x")], partition=0)
     orders.flush()
-    harness.start(orders)  # only now, so that they come in one batch
+    harness.start(orders)  # only now, so that the records come in one batch
 
     ready = sorted(orders.ready(5), key=lambda r: r.offset)
     dead = sorted(orders.dead(2), key=lambda r: len(r.value or b""))

@@ -1,4 +1,4 @@
-"""Records that say themselves when they are due."""
+"""Records that set their own due time."""
 
 import random
 import time
@@ -26,31 +26,31 @@ def deliver_at(at_ms: int) -> Header:
 
 
 def send_many(orders: DeclaredTopic) -> dict[bytes, int]:
-    """From two seconds ago to eight seconds from now. By value the due time that each asks for."""
+    """Produces records with due times from two seconds ago to eight seconds from now. Returns the requested due times by value."""
     start_ms = now_ms()
-    asked = {b"%d" % n: start_ms + random.randrange(-2_000, SPAN_MS) for n in range(RECORDS)}
-    for value, at_ms in asked.items():
+    requested = {b"%d" % n: start_ms + random.randrange(-2_000, SPAN_MS) for n in range(RECORDS)}
+    for value, at_ms in requested.items():
         orders.produce(value, key=value, headers=[deliver_at(at_ms)])
     orders.flush()
-    return asked
+    return requested
 
 
-def promised(orders: DeclaredTopic, asked: dict[bytes, int]) -> dict[bytes | None, int]:
-    """What was due before it came in is due then."""
+def promised(orders: DeclaredTopic, requested: dict[bytes, int]) -> dict[bytes | None, int]:
+    """Returns the promised due times by value. A record that requests a time before its append is due when it is appended."""
     came_in_ms = {record.value: record.at_ms for record in orders.harness.read(orders.names.front, RECORDS)}
-    return {value: max(at_ms, came_in_ms[value]) for value, at_ms in asked.items()}
+    return {value: max(at_ms, came_in_ms[value]) for value, at_ms in requested.items()}
 
 
 def test_records_come_out_at_any_due_time_never_early_never_lost_never_doubled(harness: WorkerHarness) -> None:
     orders = harness.declare((0,), front_partitions=2, ladder_seconds=LADDER)
     harness.start(orders)
-    asked = send_many(orders)
+    requested = send_many(orders)
 
     ready = orders.ready(RECORDS)
 
-    assert sorted(record.value or b"" for record in ready) == sorted(asked)
+    assert sorted(record.value or b"" for record in ready) == sorted(requested)
     assert min(record.late_ms for record in ready) >= 0
-    assert {record.value: record.due_at_ms for record in ready} == promised(orders, asked)
+    assert {record.value: record.due_at_ms for record in ready} == promised(orders, requested)
     assert all(record.header("dt-deliver-at") is None for record in ready)
     most = most_hops(LADDER, max_delay_seconds=SPAN_MS // 1000)
     assert max(int(record.header("dt-hops") or b"") for record in ready) <= most
@@ -59,18 +59,18 @@ def test_records_come_out_at_any_due_time_never_early_never_lost_never_doubled(h
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
 def test_due_times_outlive_workers_that_are_killed(harness: WorkerHarness, guarantee: Guarantee) -> None:
     orders = harness.declare((0,), front_partitions=2, ladder_seconds=LADDER)
-    asked = send_many(orders)
+    requested = send_many(orders)
     for sixths in range(2, 6):
         worker = harness.start(orders, guarantee=guarantee)
         orders.ready(sixths * RECORDS // 6)
         worker.kill()
     harness.start(orders, guarantee=guarantee)
     with harness.reader(orders.names.ready) as read:
-        wait_until(lambda: {record.value for record in read()} == asked.keys(), what="all are released")
+        wait_until(lambda: {record.value for record in read()} == requested.keys(), what="all records are released")
         ready = read()
 
     assert min(record.late_ms for record in ready) >= 0
-    assert {record.value: record.due_at_ms for record in ready} == promised(orders, asked)
+    assert {record.value: record.due_at_ms for record in ready} == promised(orders, requested)
     if guarantee == "ExactlyOnce":
         assert len(ready) == RECORDS
 

@@ -1,4 +1,4 @@
-"""Guarantee ExactlyOnce, as a read_committed consumer sees it: nothing comes twice, whatever ends a worker."""
+"""With `guarantee: ExactlyOnce`, a read_committed consumer sees no record twice, whatever ends a worker."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def test_workers_that_are_killed_again_and_again_repeat_nothing(harness: WorkerH
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_the_others_take_over_from_one_that_is_killed_for_good(harness: WorkerHarness, protocol: str) -> None:
+def test_the_others_take_over_from_a_worker_that_is_killed_for_good(harness: WorkerHarness, protocol: str) -> None:
     orders = harness.declare((0, 1, 2), front_partitions=4, partitions=6)
     harness.start(orders, member="orders-0", protocol=protocol, **EXACTLY)
     second = harness.start(orders, member="orders-1", protocol=protocol, **EXACTLY)
@@ -54,7 +54,7 @@ def test_the_others_take_over_from_one_that_is_killed_for_good(harness: WorkerHa
 def test_a_worker_that_was_frozen_releases_nothing_that_others_have_released(
     harness: WorkerHarness, frozen_seconds: float
 ) -> None:
-    """For longer than its session; and for longer than the broker waits for a transaction, too."""
+    """The worker is frozen for longer than its session, and then also for longer than the timeout of its transaction."""
     orders = harness.declare((0, 1, 2), front_partitions=4, partitions=6)
     workers = [harness.start(orders, member=f"orders-{n}", **EXACTLY) for n in range(2)]
     with steady_load(orders, per_second=500) as sent:
@@ -70,17 +70,17 @@ def test_a_worker_that_was_frozen_releases_nothing_that_others_have_released(
 
 @pytest.mark.slow
 @pytest.mark.xfail(
-    strict=False, reason="beside a full machine the client library once aborted (SIGABRT) instead: not mended"
+    strict=False, reason="on a busy machine the client library once aborted (SIGABRT) instead; this is not fixed"
 )
 def test_a_second_worker_of_the_same_name_ends_with_a_plain_line_and_nothing_comes_twice(
     harness: WorkerHarness,
 ) -> None:
-    """As when a pod was deleted by force and its node lives on. Under `consumer` nothing but the transactions tells."""
+    """This happens when a pod is deleted by force and its node lives on. With protocol `consumer`, only transactions reveal it."""
     orders = harness.declare((0, 1))
     first = harness.start(orders, protocol="consumer", **EXACTLY)
     second = harness.start(orders, protocol="consumer", ready=False, **EXACTLY)
     with steady_load(orders) as sent:
-        wait_until(lambda: not (first.running and second.running), what="one of them ends")
+        wait_until(lambda: not (first.running and second.running), what="one of the workers ends")
     ended = second if first.running else first
 
     assert ended.wait() == 1
@@ -112,7 +112,7 @@ def test_a_missing_dead_letter_topic_stops_its_partition_only(harness: WorkerHar
     worker = harness.start(orders, **EXACTLY)
     orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
     orders.flush()
-    wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm")
+    wait_until(lambda: "TargetUnavailable" in worker.alarm_reasons(), what="the alarm is raised")
     for n in range(100):
         orders.produce(b"%d" % n, partition=1)
     orders.flush()
@@ -137,18 +137,20 @@ def test_another_compression_is_taken_up_while_records_are_released(harness: Wor
 
 @pytest.mark.slow
 def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: WorkerHarness) -> None:
-    """Kafka doesn't say then which copy of the transaction it means."""
+    """Kafka does not report which copy of the transaction it refuses."""
     orders = guarded.declare((0, 1))
     worker = guarded.start(orders, **EXACTLY)
     deny_only(guarded.connection, ResourceType.TOPIC, orders.names.dead_letter, AclOperation.WRITE)
     with steady_load(orders) as sent:
         time.sleep(1)
         orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
-        wait_until(lambda: standing_still(worker, orders, orders.names.dead_letter) == ["0"], what="the alarm")
+        wait_until(
+            lambda: standing_still(worker, orders, orders.names.dead_letter) == ["0"], what="the alarm is raised"
+        )
         before = len(sent)
         wait_until(
             lambda: any(int(r.value or b"") >= before for r in orders.ready(1) if r.partition == 1),
-            what="the other partition goes on",
+            what="the other partition continues",
         )
     lift(guarded.connection, ResourceType.TOPIC, orders.names.dead_letter)
     assert doubled(all_ready(orders, sent)) == 0
@@ -160,7 +162,7 @@ def test_a_forbidden_dead_letter_topic_stops_its_partition_only(guarded: WorkerH
 def test_a_forbidden_topic_is_told_though_nothing_else_comes(
     guarded: WorkerHarness, forbidden: str, standing: str
 ) -> None:
-    """Kafka's client tells the reason only when something else is asked of it."""
+    """Kafka's client reports the reason only when it is called for something else."""
     orders = guarded.declare((0, 1))
     worker = guarded.start(orders, **EXACTLY)
     topic: str = getattr(orders.names, forbidden)
@@ -170,7 +172,7 @@ def test_a_forbidden_topic_is_told_though_nothing_else_comes(
     orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
     orders.flush()
 
-    wait_until(lambda: standing_still(worker, orders, topic) == [standing], what="the alarm")
+    wait_until(lambda: standing_still(worker, orders, topic) == [standing], what="the alarm is raised")
 
     lift(guarded.connection, ResourceType.TOPIC, topic)
     assert len(orders.ready(50)) == 50
@@ -178,10 +180,10 @@ def test_a_forbidden_topic_is_told_though_nothing_else_comes(
 
 
 def standing_still(worker: WorkerProcess, orders: DeclaredTopic, target: str) -> list[str]:
-    """Front partitions of which a copy to this topic was refused."""
-    told = rf"{orders.names.front} \[(\d+)\] can't be served, because the copy of offset \d+ to {target} was refused"
+    """Returns the front partitions that stand still because Kafka refused a copy of theirs to this topic."""
+    pattern = rf"{orders.names.front} \[(\d+)\] can't be served, because the copy of offset \d+ to {target} was refused"
     alarms = worker.status().get("alarms", [])
-    return [partition for alarm in alarms for partition in re.findall(told, alarm["message"])]
+    return [partition for alarm in alarms for partition in re.findall(pattern, alarm["message"])]
 
 
 @pytest.mark.slow
@@ -191,7 +193,7 @@ def test_a_worker_that_may_not_use_its_transactional_id_says_so(guarded: WorkerH
     deny_only(guarded.connection, ResourceType.TRANSACTIONAL_ID, mine, AclOperation.ALL)
     worker = guarded.start(orders, **EXACTLY)
 
-    wait_until(lambda: "KafkaRefused" in worker.alarm_reasons(), what="the alarm")
+    wait_until(lambda: "KafkaRefused" in worker.alarm_reasons(), what="the alarm is raised")
 
     assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in str(worker.status()["alarms"])
     assert worker.terminate() == 0

@@ -1,4 +1,4 @@
-"""Rebalances, and what a commit says to the worker that comes after. Kills and zombies are rows of faults/."""
+"""Rebalances, and what a worker learns from the commits of its predecessor. Kills and zombies are tested in `faults/`."""
 
 import time
 from pathlib import Path
@@ -16,7 +16,7 @@ from delayed_topics_worker_testing.process import WorkerProcess
 pytestmark = pytest.mark.broker
 
 MOST_SLEEPS_A_SECOND = 50
-"""A turn a millisecond makes hundreds, even where the machine is busy."""
+"""An engine that takes a turn every millisecond sleeps hundreds of times a second, even on a busy machine."""
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_a_restored_window_that_reaches_far_above_the_commit_comes_out_whole(har
     assert {int(r.value or b"") for r in ready} == set(range(count)) - finished
 
 
-def rests(worker: WorkerProcess) -> bool:
-    """Whether the engine's thread does not go round and round: within two seconds it sleeps a few times only, and for long."""
+def is_idle(worker: WorkerProcess) -> bool:
+    """Returns whether the engine's thread sleeps few times and for long, over two seconds, instead of taking turn after turn."""
     (thread,) = (
         task for task in Path(f"/proc/{worker.pid}/task").iterdir() if (task / "comm").read_text() == "engine\n"
     )
@@ -127,19 +127,19 @@ def test_a_worker_rests_while_it_holds_a_record_for_later_and_when_it_has_lost_i
     orders.produce(partition=0)
     orders.flush()
     harness.read(orders.names.delays, 1)
-    wait_until(lambda: rests(worker), what="the worker rests while nothing is due", timeout_seconds=15)
+    wait_until(lambda: is_idle(worker), what="the engine is idle while nothing is due", timeout_seconds=15)
 
     orders.remove()
-    wait_until(lambda: orders.names.front not in worker.status()["topics"], what="the worker gives it up")
+    wait_until(lambda: orders.names.front not in worker.status()["topics"], what="the worker gives up the topic")
     assert time.time() < due_at
-    wait_until(lambda: time.time() > due_at + 2, what="it would be due")
+    wait_until(lambda: time.time() > due_at + 2, what="the record would be due")
 
-    wait_until(lambda: rests(worker), what="the worker rests without partitions", timeout_seconds=20)
+    wait_until(lambda: is_idle(worker), what="the engine is idle without partitions", timeout_seconds=20)
 
 
 @pytest.mark.slow
 def test_a_worker_whose_next_record_is_due_in_an_hour_still_asks_for_the_time(harness: WorkerHarness) -> None:
-    """Clocks drift apart, and the record must not be late for that."""
+    """Clocks drift apart, and this must not make the record late."""
     orders = harness.declare((3600,), front_partitions=1)
     harness.start(orders)
     orders.produce(partition=0)
@@ -147,12 +147,12 @@ def test_a_worker_whose_next_record_is_due_in_an_hour_still_asks_for_the_time(ha
     harness.read(orders.names.delays, 1)
     ends = [-1]
 
-    def asked() -> int:
+    def clock_probes() -> int:
         (end,) = harness.admin.list_offsets([(CLOCK_TOPIC, 0)], "latest").values()
         assert isinstance(end, int)
         ends.append(end)
         return end
 
-    wait_until(lambda: ends[-1] == asked(), what="nothing is due soon", poll_seconds=2)
-    before = asked()
-    wait_until(lambda: asked() > before, what="the time is asked for again")
+    wait_until(lambda: ends[-1] == clock_probes(), what="no probe is written, as nothing is due soon", poll_seconds=2)
+    before = clock_probes()
+    wait_until(lambda: clock_probes() > before, what="another clock probe is written")

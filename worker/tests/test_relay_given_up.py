@@ -1,4 +1,4 @@
-"""Transactions that are given up in the middle: what becomes of them is known when the next producer has begun, and not before."""
+"""Transactions that are given up midway. Their outcome is known only when the next producer has begun."""
 
 import os
 import time
@@ -18,11 +18,11 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 def test_a_partition_that_begins_before_a_transaction_is_decided_begins_again(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """What is committed is asked while the call to commit the transaction is on its way."""
+    """The committed offset is requested while the call to commit the transaction is in flight."""
     orders = harness.declare((0, 1))
     place = (orders.names.front, 0)
     with running_relay(orders, "ExactlyOnce") as (relay, published):
-        wait_until(lambda: published.ready, what="the relay serves")
+        wait_until(lambda: published.ready, what="the worker is ready")
         engine = relay._engine
         assert engine is not None
         wire.hold_back_requests(Api.ADD_OFFSETS_TO_TXN, 0.4)
@@ -44,7 +44,7 @@ def test_a_partition_that_begins_before_a_transaction_is_decided_begins_again(
 def test_a_producer_that_is_given_up_while_it_begins_shuts_out_no_later_one(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """Its call to begin arrives after that of the next producer of its id, if they are called at the same time."""
+    """If two producers with the same id begin at the same time, the call of the earlier one may arrive last."""
     orders = harness.declare((0,))
     worker = harness.start(orders, guarantee="ExactlyOnce")
     orders.produce()
@@ -53,7 +53,7 @@ def test_a_producer_that_is_given_up_while_it_begins_shuts_out_no_later_one(
     wire.hold_back_requests(Api.INIT_PRODUCER_ID, 1.5)
     orders.change(compression="zstd")
     time.sleep(1)
-    wire._request_seconds.clear()  # for the next one: what is held back stays held back
+    wire._request_seconds.clear()  # for the next producer; the call that is held back stays held back
     orders.change(compression="gzip")
     time.sleep(2)
     orders.produce()
@@ -66,11 +66,11 @@ def test_a_producer_that_is_given_up_while_it_begins_shuts_out_no_later_one(
 def test_a_client_that_waits_for_kafka_for_ever_takes_no_more_memory(
     harness: WorkerHarness, wire: SlowWire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is left behind in its call, and goes on to tell its statistics."""
+    """The client is left behind in its call, and continues to report its statistics."""
     monkeypatch.setitem(clients._ALL, "statistics.interval.ms", 2)
     orders = harness.declare((0,), front_partitions=1)
     with running_relay(orders, "ExactlyOnce") as (relay, published):
-        wait_until(lambda: published.ready, what="the relay serves")
+        wait_until(lambda: published.ready, what="the worker is ready")
         engine = relay._engine
         assert engine is not None
         wait_until(lambda: engine.state().may_send, what="a transaction is open")

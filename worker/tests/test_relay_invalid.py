@@ -1,4 +1,4 @@
-"""A record that Kafka refuses by itself becomes a dead letter, and its neighbours come out."""
+"""A record that Kafka refuses even when it goes alone becomes a dead letter, and its neighbours are released."""
 
 import struct
 from collections.abc import Callable
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.broker
 LAST_EPOCH = 0x7FFF
 PARTITIONS = 12
 REFUSALS = 11_000
-"""More than after which a producer is followed by another."""
+"""More than the 10,000 refused batches after which a producer is replaced."""
 EPOCH = struct.Struct(">h")
 
 
-def compacted(orders: DeclaredTopic) -> str:
-    """A ready topic that takes no record without a key."""
+def create_compacted(orders: DeclaredTopic) -> str:
+    """Creates a compacted ready topic, which takes no record without a key. Returns its name."""
     states = f"{orders.names.front}.states"
     config = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
     orders.harness.create([NewTopicSpec(name=states, partitions=1, replication_factor=1, config=config)])
@@ -30,7 +30,7 @@ def compacted(orders: DeclaredTopic) -> str:
 
 
 def begin_with_epoch(wire: SlowWire, epoch: int) -> None:
-    """Kafka seems to give each new producer this epoch: it takes any from a producer that it doesn't know yet."""
+    """Makes Kafka seem to give each new producer this epoch. Kafka accepts any epoch from a producer that it does not know yet."""
 
     def change(answer: bytes) -> bytes:
         assert answer[-3:] == b"\0\0\0", "an epoch of 0, and no tagged fields"
@@ -42,14 +42,14 @@ def begin_with_epoch(wire: SlowWire, epoch: int) -> None:
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
 def test_a_record_without_a_key_does_not_hold_up_a_compacted_topic(harness: WorkerHarness, guarantee: str) -> None:
     orders = harness.declare((0, 1), front_partitions=1)
-    states = compacted(orders)
+    states = create_compacted(orders)
     for n in range(40):
         level = ("dt-delay-level", b"%d" % (n % 2 + 1))
         key = None if n in (13, 20) else b"%d" % n
         orders.produce(b"%d" % n, key=key, headers=[("dt-target", states.encode()), level], partition=0)
     orders.produce(b"own", partition=0)
     orders.flush()
-    worker = harness.start(orders, guarantee=guarantee)  # only now, so that they come in one batch
+    worker = harness.start(orders, guarantee=guarantee)  # only now, so that the records come in one batch
 
     assert {int(r.value or b"") for r in harness.read(states, 38)} == set(range(40)) - {13, 20}
     assert [r.value for r in orders.ready(1)] == [b"own"]
@@ -58,13 +58,13 @@ def test_a_record_without_a_key_does_not_hold_up_a_compacted_topic(harness: Work
     assert {r.header("dt-reason") for r in dead} == {b"InvalidRecord"}
     assert {r.header("dt-target") for r in dead} == {states.encode()}
     assert all(b"invalid record" in (r.header("dt-error") or b"") for r in dead)
-    wait_until(lambda: not worker.alarm_reasons(), what="no alarm", evidence=worker.evidence)
+    wait_until(lambda: not worker.alarm_reasons(), what="all alarms are cleared", evidence=worker.evidence)
 
 
-def came(read: Callable[[], list[Seen]], value: bytes, worker: WorkerProcess) -> None:
+def wait_for_value(read: Callable[[], list[Seen]], value: bytes, worker: WorkerProcess) -> None:
     wait_until(
         lambda: value in {r.value for r in read()},
-        what=f"{value!r} comes",
+        what=f"{value!r} arrives",
         timeout_seconds=60,
         evidence=worker.evidence,
     )
@@ -73,10 +73,10 @@ def came(read: Callable[[], list[Seen]], value: bytes, worker: WorkerProcess) ->
 def test_a_worker_to_which_kafka_has_refused_tens_of_thousands_of_records_goes_on(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """Each refusal makes the client count its epoch up, which has 15 bits: the next after the last is 0, and Kafka takes nothing from
-    a producer that it knows with a higher one."""
+    """With each refusal, the client increments its epoch, which has 15 bits. The last epoch is followed by 0, and Kafka takes nothing from
+    a producer that it knows with a higher epoch."""
     orders = harness.declare((0,), front_partitions=1)
-    states = compacted(orders)
+    states = create_compacted(orders)
     begin_with_epoch(wire, LAST_EPOCH - 1)
     worker = harness.start(orders)
     with harness.reader(orders.names.ready) as ready, harness.reader(orders.names.dead_letter) as dead:
@@ -84,19 +84,19 @@ def test_a_worker_to_which_kafka_has_refused_tens_of_thousands_of_records_goes_o
             orders.produce(b"refused %d" % n, headers=[("dt-target", states.encode())])
             orders.produce(b"own %d" % n)
             orders.flush()
-            came(ready, b"own %d" % n, worker)
-            came(dead, b"refused %d" % n, worker)
+            wait_for_value(ready, b"own %d" % n, worker)
+            wait_for_value(dead, b"refused %d" % n, worker)
         assert {r.header("dt-reason") for r in dead()} == {b"InvalidRecord"}
-    wait_until(lambda: not worker.alarm_reasons(), what="no alarm", evidence=worker.evidence)
+    wait_until(lambda: not worker.alarm_reasons(), what="all alarms are cleared", evidence=worker.evidence)
 
 
 @pytest.mark.slow
 def test_before_its_epochs_come_to_their_end_a_producer_is_followed_by_another_and_nothing_comes_twice(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """With an epoch that Kafka has seen it would take a record for a repetition, and not write it."""
+    """Kafka takes a record with an epoch that it has seen for a repetition, and does not write it."""
     orders = harness.declare((0,), front_partitions=PARTITIONS, partitions=PARTITIONS)
-    states = compacted(orders)
+    states = create_compacted(orders)
     begin_with_epoch(wire, LAST_EPOCH - REFUSALS + 500)
     for n in range(REFUSALS):
         orders.produce(b"%d" % n, headers=[("dt-target", states.encode())], partition=n % PARTITIONS)

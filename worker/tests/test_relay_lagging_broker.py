@@ -1,4 +1,4 @@
-"""A topic that a broker doesn't know: for a moment, since the broker lags behind the others, or since the topic was deleted."""
+"""A broker does not know a topic: for a moment, because the broker lags behind the others, or because the topic was deleted."""
 
 import time
 from typing import Any, cast
@@ -17,8 +17,8 @@ from delayed_topics_worker_testing.running import running_relay
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
-class Lagging:
-    """What a worker knows of the topics, from a broker that lags behind for a moment: it doesn't know one of them yet."""
+class LaggingWatch:
+    """A topic watch whose broker lags behind for a moment. `unknown`: the topic that the broker does not know yet."""
 
     def __init__(self, watch: TopicWatch) -> None:
         self.unknown: str | None = None
@@ -38,19 +38,19 @@ class Lagging:
 def test_a_broker_that_does_not_know_a_topic_for_a_moment_makes_nothing_come_twice(
     harness: WorkerHarness, guarantee: Guarantee
 ) -> None:
-    """No broker can be made to lag behind at will. What is on its way then is neither sent again, nor left out of what is committed."""
+    """No broker can be made to lag behind at will. Copies in flight at that moment are neither sent again nor left out of the commit."""
     orders = harness.declare((0, 1, 2))
     with running_relay(orders, guarantee) as (relay, published):
-        wait_until(lambda: published.ready, what="the relay serves")
-        lagging = Lagging(relay._watch)
+        wait_until(lambda: published.ready, what="the worker is ready")
+        lagging = LaggingWatch(relay._watch)
         relay._watch = cast(TopicWatch, lagging)
         with steady_load(orders) as sent:
             for topic in (orders.names.front, orders.names.delays) * 2:
                 time.sleep(1.5)  # in the middle of the flow
                 lagging.unknown = topic
-                wait_until(lambda: published.status["alarms"], what="the worker has noticed")
+                wait_until(lambda: published.status["alarms"], what="the worker raises an alarm")
                 lagging.unknown = None
-                wait_until(lambda: not published.status["alarms"], what="the relay serves again")
+                wait_until(lambda: not published.status["alarms"], what="the worker serves again")
         ready = all_ready(orders, sent)
 
     assert doubled(ready) == 0
@@ -58,17 +58,17 @@ def test_a_broker_that_does_not_know_a_topic_for_a_moment_makes_nothing_come_twi
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
 @pytest.mark.parametrize("begun", [0, 1])
-def test_one_that_was_deleted_is_served_from_its_start_once_it_is_made_again_and_accepted(
+def test_a_topic_that_was_deleted_is_served_from_its_start_once_it_is_made_again_and_accepted(
     harness: WorkerHarness, guarantee: Guarantee, begun: int
 ) -> None:
-    """Until then the worker keeps what it has done of the former one, and may commit that when the name is taken again."""
+    """Until then, the worker keeps the finished offsets of the former topic, and may commit them when the name is taken again."""
     orders = harness.declare((0, 1), front_partitions=1)
     worker = harness.start(orders, guarantee=guarantee)
     for n in range(500):
         orders.produce(b"old%d" % n)
     orders.flush()
     harness.admin.delete_topics([orders.names.front])
-    wait_until(lambda: Reason.TOPIC_MISSING in worker.alarm_reasons(), what="the alarm")
+    wait_until(lambda: Reason.TOPIC_MISSING in worker.alarm_reasons(), what="the alarm is raised")
     info = orders.make("front", 1)
     new = {b"new%d" % n for n in range(600)}
     for value in sorted(new):
@@ -82,4 +82,4 @@ def test_one_that_was_deleted_is_served_from_its_start_once_it_is_made_again_and
         wait_until(lambda: {r.value for r in read()} >= new, what="every record of the new topic is released")
     expected = OffsetAndMetadata(600, encode_metadata(600, (), info.id))
     wait_until(lambda: orders.committed().get((orders.names.front, 0)) == expected, what="the commit follows")
-    wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
+    wait_until(lambda: not worker.alarm_reasons(), what="all alarms are cleared")

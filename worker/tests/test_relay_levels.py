@@ -1,4 +1,4 @@
-"""The delay levels of RocketMQ."""
+"""Delay levels work as in RocketMQ."""
 
 import pytest
 from delayed_topics_core.headers import Header
@@ -29,7 +29,7 @@ ROCKETMQ = {
     19: 2 * HOUR,
     100: 2 * HOUR,
 }
-"""Seconds by level. Above the highest level RocketMQ takes the highest."""
+"""Seconds by level. For a level above the highest, RocketMQ takes the highest."""
 DELAY_LIST = tuple(ROCKETMQ[number] for number in range(1, 19))
 FOREIGN: list[Header] = [("TAGS", b"\xff\x00"), ("KEYS", "größe".encode()), ("TAGS", None)]
 
@@ -39,7 +39,7 @@ def level(number: int) -> Header:
 
 
 def hops(orders: DeclaredTopic) -> list[Seen]:
-    """All that the delays topic has at this moment."""
+    """Returns all records that the delays topic has at this moment."""
     delays = orders.names.delays
     ends = orders.harness.admin.list_offsets([(delays, p) for p in range(len(DELAY_LIST))], "latest")
     return orders.harness.read(delays, sum(end for end in ends.values() if isinstance(end, int)))
@@ -48,7 +48,7 @@ def hops(orders: DeclaredTopic) -> list[Seen]:
 def test_each_level_waits_as_long_as_in_rocketmq_and_above_the_highest_the_highest_does(harness: WorkerHarness) -> None:
     orders = harness.declare(DELAY_LIST, partitions=18, front_partitions=1)
     harness.start(orders)
-    orders.produce(b"first", headers=[level(1)])  # until a worker has read its first record a second may go by
+    orders.produce(b"first", headers=[level(1)])  # a worker may take a second to read its first record
     orders.ready(1)
     for number in ROCKETMQ:
         orders.produce(b"%d" % number, key=b"\xff%d" % number, headers=[*FOREIGN, level(number)])
@@ -65,7 +65,7 @@ def test_each_level_waits_as_long_as_in_rocketmq_and_above_the_highest_the_highe
     for number, record in (*ready.items(), *hopped.items()):
         assert record.due_at_ms == promised_ms[number]
         assert (record.key, record.value, record.foreign) == (b"\xff%d" % number, b"%d" % number, FOREIGN)
-    # a machine that stood still for a second made the others late, and they take what fits into the rest
+    # if the machine stood still for a second, the other records are late, and take delays that fit into the rest
     prompt = {number: record for number, record in hopped.items() if record.at_ms - came_in_ms[number] < 1000}
     assert prompt
     delays = orders.record.layout.partition_delays

@@ -1,4 +1,4 @@
-"""A source topic that was deleted and made again: nothing of it is served before the operator says so, and then all of it."""
+"""A source topic was deleted and created again. Workers serve no record of it until the operator accepts it, and then all records."""
 
 import time
 from dataclasses import replace
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.broker
 NEW = {b"new%d" % n for n in range(30)}
 
 
-def served_old_ones(harness: WorkerHarness) -> tuple[DeclaredTopic, WorkerProcess]:
+def serve_old_records(harness: WorkerHarness) -> tuple[DeclaredTopic, WorkerProcess]:
     orders = harness.declare((0, 1), front_partitions=1)
     worker = harness.start(orders)
     for n in range(10):
@@ -27,13 +27,13 @@ def served_old_ones(harness: WorkerHarness) -> tuple[DeclaredTopic, WorkerProces
     return orders, worker
 
 
-def make_again(orders: DeclaredTopic) -> TopicInfo:
-    """With more records than the old topic had, before anybody sees what happened."""
+def recreate(orders: DeclaredTopic) -> TopicInfo:
+    """Creates the topic again before anyone sees that it is gone, with more records than the old topic had."""
     orders.harness.admin.delete_topics([orders.names.front])
-    return made_again(orders)
+    return create_again(orders)
 
 
-def made_again(orders: DeclaredTopic) -> TopicInfo:
+def create_again(orders: DeclaredTopic) -> TopicInfo:
     info = orders.make("front", 1)
     for value in sorted(NEW):
         orders.produce(value, partition=0)
@@ -41,11 +41,11 @@ def made_again(orders: DeclaredTopic) -> TopicInfo:
     return info
 
 
-def alarmed(worker: WorkerProcess, reason: Reason) -> None:
-    wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason}")
+def wait_for_alarm(worker: WorkerProcess, reason: Reason) -> None:
+    wait_until(lambda: reason in worker.alarm_reasons(), what=f"the alarm {reason} is raised")
 
 
-def all_new_ones_come(orders: DeclaredTopic) -> None:
+def wait_for_new_records(orders: DeclaredTopic) -> None:
     with orders.harness.reader(orders.names.ready) as read:
         wait_until(
             lambda: {r.value for r in read()} >= NEW,
@@ -55,15 +55,15 @@ def all_new_ones_come(orders: DeclaredTopic) -> None:
 
 @pytest.mark.slow
 def test_all_records_of_one_that_was_away_for_long_come_out_within_seconds(harness: WorkerHarness) -> None:
-    orders, worker = served_old_ones(harness)
+    orders, worker = serve_old_records(harness)
     harness.admin.delete_topics([orders.names.front])
-    alarmed(worker, Reason.TOPIC_MISSING)
+    wait_for_alarm(worker, Reason.TOPIC_MISSING)
     time.sleep(45)
-    info = made_again(orders)
-    alarmed(worker, Reason.TOPIC_RECREATED)
+    info = create_again(orders)
+    wait_for_alarm(worker, Reason.TOPIC_RECREATED)
     orders.accept(info, begun=0)
     accepted_at = time.monotonic()
-    all_new_ones_come(orders)
+    wait_for_new_records(orders)
     assert time.monotonic() - accepted_at < 20
 
 
@@ -71,14 +71,14 @@ def test_all_records_of_one_that_was_away_for_long_come_out_within_seconds(harne
 def test_all_records_of_a_front_topic_made_again_come_out_once_it_is_accepted(
     harness: WorkerHarness, begun: int
 ) -> None:
-    orders, worker = served_old_ones(harness)
-    info = make_again(orders)
-    alarmed(worker, Reason.TOPIC_RECREATED)
+    orders, worker = serve_old_records(harness)
+    info = recreate(orders)
+    wait_for_alarm(worker, Reason.TOPIC_RECREATED)
 
     orders.accept(info, begun=begun)
 
-    all_new_ones_come(orders)
-    wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
+    wait_for_new_records(orders)
+    wait_until(lambda: not worker.alarm_reasons(), what="all alarms are cleared")
     expected = OffsetAndMetadata(30, encode_metadata(30, (), info.id))
     wait_until(lambda: orders.committed().get((orders.names.front, 0)) == expected, what="the commit follows")
 
@@ -86,18 +86,18 @@ def test_all_records_of_a_front_topic_made_again_come_out_once_it_is_accepted(
 def test_a_commit_that_a_dying_worker_left_for_the_topic_that_is_gone_skips_nothing(harness: WorkerHarness) -> None:
     orders = harness.declare((0, 1), front_partitions=1)
     old_id = orders.topics.ids[orders.names.front]
-    info = make_again(orders)
+    info = recreate(orders)
     stale = OffsetAndMetadata(10, encode_metadata(10, [12], old_id))
     harness.commit(orders.record.group, {(orders.names.front, 0): stale})
     orders.accept(info, begun=1)
 
     harness.start(orders)
 
-    all_new_ones_come(orders)
+    wait_for_new_records(orders)
 
 
 def test_topics_that_were_mirrored_with_their_committed_offsets_go_on_there(harness: WorkerHarness) -> None:
-    """MirrorMaker translates an offset, and copies its metadata as it is: with the former topic's id, and other finished offsets."""
+    """MirrorMaker translates an offset, and copies its metadata unchanged, with the id and the finished offsets of the former topic."""
     orders = harness.declare((0, 1), front_partitions=1)
     front, former = orders.names.front, "AAAAAAAAAAAAAAAAAAAAAA"
     for n in range(20):
@@ -116,7 +116,7 @@ def test_topics_that_were_mirrored_with_their_committed_offsets_go_on_there(harn
 
 def test_an_offset_that_a_person_has_set_for_a_topic_made_again_counts(harness: WorkerHarness) -> None:
     orders = harness.declare((0, 1), front_partitions=1)
-    info = make_again(orders)
+    info = recreate(orders)
     harness.commit(orders.record.group, {(orders.names.front, 0): OffsetAndMetadata(25)})
     orders.accept(info, begun=1)
 
@@ -126,26 +126,28 @@ def test_an_offset_that_a_person_has_set_for_a_topic_made_again_counts(harness: 
 
 
 @pytest.mark.slow
-def test_also_with_a_worker_that_was_started_after_the_topic_was_made_again(harness: WorkerHarness) -> None:
-    orders, worker = served_old_ones(harness)
-    info = make_again(orders)
-    alarmed(worker, Reason.TOPIC_RECREATED)
+def test_all_records_come_out_also_with_a_worker_that_was_started_after_the_topic_was_made_again(
+    harness: WorkerHarness,
+) -> None:
+    orders, worker = serve_old_records(harness)
+    info = recreate(orders)
+    wait_for_alarm(worker, Reason.TOPIC_RECREATED)
     time.sleep(0.5)
     worker.terminate()
     orders.accept(info, begun=1)
 
     harness.start(orders)
 
-    all_new_ones_come(orders)
+    wait_for_new_records(orders)
 
 
 @pytest.mark.slow
 def test_a_shorter_topic_made_again_is_served_once_it_is_accepted(harness: WorkerHarness) -> None:
-    """The worker's offset is out of its range, which looks as if records were removed."""
-    orders, worker = served_old_ones(harness)
+    """The worker's offset is out of the range of the new topic, which looks as if records were removed."""
+    orders, worker = serve_old_records(harness)
     harness.admin.delete_topics([orders.names.front])
     info = orders.make("front", 1)
-    alarmed(worker, Reason.TOPIC_RECREATED)
+    wait_for_alarm(worker, Reason.TOPIC_RECREATED)
     orders.produce(b"new", partition=0)
     orders.flush()
 
@@ -166,6 +168,6 @@ def test_a_front_topic_that_comes_back_with_fewer_partitions_holds_up_no_record_
     harness.read(orders.names.delays, 1)
     harness.admin.delete_topics([orders.names.front])
     orders.make("front", 1)
-    alarmed(worker, Reason.TOPIC_RECREATED)
+    wait_for_alarm(worker, Reason.TOPIC_RECREATED)
     (waited,) = orders.ready(1)
     assert waited.late_ms < 10_000

@@ -1,4 +1,4 @@
-"""Partitions that end in what a reader never sees: transaction markers and aborted records."""
+"""Partitions that end in transaction markers and aborted records, which no reader sees."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,26 +18,26 @@ def numbers(first: int, end: int) -> Iterator[tuple[bytes, int, list[Header]]]:
     return ((b"%d" % n, 0, []) for n in range(first, end))
 
 
-def ends(orders: DeclaredTopic) -> dict[tuple[str, int], int]:
-    """Of all partitions that the worker reads."""
+def end_offsets(orders: DeclaredTopic) -> dict[tuple[str, int], int]:
+    """Returns the end offsets of all partitions that the worker reads."""
     places = list(orders.committed())
     found = orders.harness.admin.list_offsets(places, "latest")
     return {place: end for place, end in found.items() if isinstance(end, int)}
 
 
-def commits_all(orders: DeclaredTopic) -> None:
+def wait_until_all_is_committed(orders: DeclaredTopic) -> None:
     wait_until(
-        lambda: {place: offset for place, (offset, _) in orders.committed().items()} == ends(orders),
+        lambda: {place: offset for place, (offset, _) in orders.committed().items()} == end_offsets(orders),
         what="the committed offsets are the ends of all partitions",
-        evidence=lambda: f"{orders.committed()}, the ends are {ends(orders)}",
+        evidence=lambda: f"{orders.committed()}, the ends are {end_offsets(orders)}",
         timeout_seconds=60,
     )
 
 
-def cut(orders: DeclaredTopic) -> None:
-    """What retention does to a partition that has been idle for long."""
+def remove_all_records(orders: DeclaredTopic) -> None:
+    """Does what retention does to partitions that have been idle for long."""
     client = AdminClient(orders.harness.connection.client_config())
-    wanted = [TopicPartition(*place, end) for place, end in ends(orders).items() if end]
+    wanted = [TopicPartition(*place, end) for place, end in end_offsets(orders).items() if end]
     for deleted in client.delete_records(wanted).values():
         deleted.result(60)
 
@@ -54,8 +54,8 @@ def test_an_idle_partition_that_ends_in_markers_goes_on_after_retention_and_a_re
     orders.flush()
     assert len(orders.ready(10)) == 10
     produce_in_transaction(orders, numbers(100, 105), commit=False)
-    commits_all(orders)
-    cut(orders)
+    wait_until_all_is_committed(orders)
+    remove_all_records(orders)
     assert worker.terminate() == 0
 
     worker = harness.start(orders, guarantee=guarantee)

@@ -15,10 +15,10 @@ pytestmark = pytest.mark.broker
 
 WINDOW_BYTES = 8 << 20
 FAR = 60_000
-"""Each counts for 1,000 bytes at least: seven times the window."""
+"""The number of records that wait long. Each counts as at least 1,000 bytes, so together they are seven times the window."""
 MOST_MEGABYTES = 200
 QUEUED_BYTES = 1000 * 500
-"""What may come in between two looks at the memory."""
+"""What may come in between two checks of the memory: a turn takes in up to 1,000 records."""
 
 
 def resident_megabytes(pid: int) -> int:
@@ -35,7 +35,7 @@ def produce_copies(
     value: bytes,
     foreign: Sequence[Header] = (),
 ) -> None:
-    """Into partitions of the delays topic in turn, as a worker would have written them."""
+    """Produces hops into these partitions of the delays topic in turn, as a worker would write them."""
     due_at_ms = int(time.time() * 1000) + 1000 * due_in_seconds
     for n in range(count):
         root = Root("f", n % 4, n, "AAAAAAAAQAmYcMFEMHnRVA")
@@ -46,8 +46,8 @@ def produce_copies(
 
 @pytest.mark.slow
 def test_a_partition_is_read_again_however_much_others_hold(harness: WorkerHarness) -> None:
-    # Lanes of an hour fill more than three quarters of the window. What is left is less than what the partition of five
-    # seconds once held: it was held back while its records were due in some seconds, and has to be read on when they are out.
+    # Lanes of an hour fill more than three quarters of the window. The rest is less than what the partition of five seconds
+    # once held. That partition is paused while its records are due in some seconds, and has to be resumed when they are out.
     orders = harness.declare((5, 3600), partitions=16, lanes_per_delay=12, front_partitions=2)
     layout = orders.record.layout
     soon = layout.partition_for(5, 0)
@@ -60,7 +60,7 @@ def test_a_partition_is_read_again_however_much_others_hold(harness: WorkerHarne
     assert len(orders.ready(3000, timeout_seconds=60)) == 3000
 
 
-@pytest.mark.slow  # until it was green ten times with its new bound, see docs/test-history.md
+@pytest.mark.slow  # until it has passed ten times with its new bound, see docs/test-history.md
 def test_far_records_fill_a_part_of_the_window_and_due_ones_come_out(harness: WorkerHarness) -> None:
     orders = harness.declare((0, 1, 3600), front_partitions=2, partitions=4)
     layout = orders.record.layout
@@ -73,27 +73,28 @@ def test_far_records_fill_a_part_of_the_window_and_due_ones_come_out(harness: Wo
 
     ready = orders.ready(2000)
 
-    # within minutes, that is: starved they would come after those of the hour
+    # If these records starved, they would come out after those of the hour.
     assert sorted(int(r.value or b"") for r in ready) == list(range(2000))
     status = worker.status()
     assert status["topics"][orders.names.front]["waiting"] < FAR / 2
-    # Half of the window, or all of it where they came before the broker's time was known, and nobody could say that they are
-    # far. It is looked at after a thousand records, so some more of those may be in.
+    # The far records fill half of the window, or all of it if they came before the broker's time was known, so that the engine
+    # could not tell that they are far. The engine checks this once a turn, and a turn takes in up to 1,000 records, so some
+    # more of them may be in.
     assert status["held_bytes"] <= WINDOW_BYTES + 4 * QUEUED_BYTES
     assert resident_megabytes(worker.pid) < 200
 
 
 @pytest.mark.slow
 def test_copies_on_their_way_are_bounded_wherever_their_bytes_are(harness: WorkerHarness, wire: SlowWire) -> None:
-    """In headers, that is, where so many copies may go at once as small records have shown, and Kafka takes its time for these."""
+    """The bytes are in headers. Small records came before, so many copies may go at once, and Kafka takes its time to acknowledge them."""
     partitions, small, large = 40, 100, 8
     orders = harness.declare((0,), front_partitions=partitions)
     worker = harness.start(orders, window_bytes=WINDOW_BYTES)
     for n in range(partitions * small):
         orders.produce(b"small", partition=n % partitions)
     orders.flush()
-    wait_until(lambda: orders.released() == partitions * small, what="the small ones come out")
-    wire.hold_back_requests(Api.PRODUCE, 8, client_id=worker.member)  # less than clients wait for
+    wait_until(lambda: orders.released() == partitions * small, what="the small records come out")
+    wire.hold_back_requests(Api.PRODUCE, 8, client_id=worker.member)  # less than the clients' timeout of 10 s
     for n in range(partitions * large):
         orders.produce(None, headers=[("baggage", b"x" * 900_000)], partition=n % partitions)
     orders.flush()

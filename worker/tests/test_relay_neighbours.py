@@ -1,4 +1,4 @@
-"""A target that takes no records is nobody else's problem: what is for others comes out on time meanwhile."""
+"""While a target takes no records, records for other targets come out on time."""
 
 import statistics
 import uuid
@@ -15,22 +15,22 @@ from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHar
 pytestmark = pytest.mark.broker
 
 TARGETS = 4
-"""The first of them takes no records for a while."""
+"""The number of targets. The first one takes no records for a while."""
 BACKLOG = 3000
-"""Records for that one: more than may be on their way at once."""
+"""The number of records for the first target. More than may be in flight at once."""
 RECORDS = 200
-"""For each other target meanwhile."""
+"""The number of records for each target in a round."""
 PER_SECOND = 200
 KEYS = 10
 MEDIAN_MS = 1000
-"""40 on a quiet machine. On one that stands still for seconds, another round of records shows it."""
+"""The bound for the median lateness, which is 40 ms on a quiet machine. If the machine stands still, the test sends another round."""
 
 Send = Callable[[int, int], None]
-"""A record for a target, by its number, that has a number of its own."""
+"""Sends a record. Takes the number of the target and the number of the record."""
 
 
 def shared(harness: WorkerHarness, guarantee: str) -> tuple[list[str], Send]:
-    """A worker with as many delayed topics. Returns the topics that records come out in, too."""
+    """Starts a worker that serves one delayed topic for each target. Returns their ready topics, and how to send a record."""
     topics = harness.declare_many(TARGETS, (0, 1), group=f"shared-{uuid.uuid4().hex[:8]}")
     harness.start(*topics, guarantee=guarantee)
     return sent_to(topics)
@@ -44,7 +44,7 @@ def sent_to(topics: list[DeclaredTopic]) -> tuple[list[str], Send]:
 
 
 def apart(harness: WorkerHarness, guarantee: str) -> tuple[list[str], Send]:
-    """As `shared`, each with a worker of its own: one with ExactlyOnce serves no more."""
+    """Like `shared`, but each delayed topic has its own worker, because a worker with ExactlyOnce serves only one."""
     topics = harness.declare_many(TARGETS, (0, 1))
     workers = [
         harness.start(orders, member=f"orders-{n}", ready=False, guarantee=guarantee) for n, orders in enumerate(topics)
@@ -55,14 +55,14 @@ def apart(harness: WorkerHarness, guarantee: str) -> tuple[list[str], Send]:
 
 
 def allowed(harness: WorkerHarness, guarantee: str) -> tuple[list[str], Send]:
-    """A worker with one delayed topic, whose records ask for as many other ready topics."""
+    """Starts a worker that serves one delayed topic. Each record requests the ready topic of its target."""
     orders, ready, send = with_ready_topics(harness)
     harness.start(orders, guarantee=guarantee)
     return ready, send
 
 
 def with_ready_topics(harness: WorkerHarness) -> tuple[DeclaredTopic, list[str], Send]:
-    """Records for each of them are in partitions of their own, and so are their hops."""
+    """Declares a delayed topic with a ready topic for each target. The records for each target have their own partitions, also as hops."""
     orders = harness.declare((0, 1), front_partitions=TARGETS, lanes_per_delay=TARGETS, partitions=2 * TARGETS)
     ready = [f"{orders.names.front}.{n}" for n in range(TARGETS)]
     config = {"message.timestamp.type": "LogAppendTime"}
@@ -76,8 +76,8 @@ def with_ready_topics(harness: WorkerHarness) -> tuple[DeclaredTopic, list[str],
     return orders, ready, send
 
 
-def begun(harness: WorkerHarness, ready: list[str], send: Send) -> None:
-    """Record 0 of each target has come out."""
+def release_first(harness: WorkerHarness, ready: list[str], send: Send) -> None:
+    """Sends record 0 to each target, and waits until it has come out."""
     for target in range(TARGETS):
         send(target, 0)
     harness.flush()
@@ -85,9 +85,9 @@ def begun(harness: WorkerHarness, ready: list[str], send: Send) -> None:
         harness.read(topic, 1)
 
 
-def in_order(released: list[Seen], count: int) -> None:
-    """Each number below `count` came out once. A key's records have the same delay. Those that a busy worker read too late for their hop
-    are exempt from order."""
+def check_released(released: list[Seen], count: int) -> None:
+    """Checks that each number below `count` came out once, and that the records of a key, which have one delay, came out in order. Records
+    that a busy worker read too late for their hop are exempt from the order."""
     assert sorted(int(record.value or b"") for record in released) == list(range(count)), "lost, or doubled"
     last: dict[bytes | None, int] = {}
     for record in sorted(released, key=lambda record: record.offset):
@@ -108,7 +108,7 @@ def test_while_one_target_takes_no_records_those_for_others_come_out_on_time_and
     guarantee: str,
 ) -> None:
     ready, send = serve(harness, guarantee)
-    begun(harness, ready, send)
+    release_first(harness, ready, send)
     sent = 0
 
     def send_to_all(_: int) -> None:
@@ -118,7 +118,7 @@ def test_while_one_target_takes_no_records_those_for_others_come_out_on_time_and
             send(target, (BACKLOG if target == 0 else 0) + sent)
 
     def late_ms() -> float:
-        """The median of a round of records for the others, all of which come out."""
+        """Sends a round of records, of which all for the other targets come out. Returns the median of how late these are."""
         before = sent
         with paced(send_to_all, lambda: PER_SECOND):
             wait_until(lambda: sent >= before + RECORDS, what="records for all targets are sent")
@@ -133,29 +133,27 @@ def test_while_one_target_takes_no_records_those_for_others_come_out_on_time_and
         harness.flush()
         assert refused.wait(60)
         wait_until(late_ms, what="records for the others are on time", enough=lambda ms: ms < MEDIAN_MS)
-        assert len(harness.read(ready[0], 1)) == 1, "it takes records"
+        assert len(harness.read(ready[0], 1)) == 1, "the first target takes records"
 
     for topic in ready[1:]:
-        in_order(harness.read(topic, 1 + sent), 1 + sent)
-    in_order(harness.read(ready[0], 1 + BACKLOG + sent), 1 + BACKLOG + sent)
+        check_released(harness.read(topic, 1 + sent), 1 + sent)
+    check_released(harness.read(ready[0], 1 + BACKLOG + sent), 1 + BACKLOG + sent)
 
 
 @pytest.mark.slow
 def test_with_exactly_once_nothing_is_lost_or_doubled_where_one_of_the_targets_takes_no_records_for_a_while(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """They share transactions, which come true as a whole: none does that has a record for it."""
+    """The targets share transactions. No transaction with a record for the first target is committed."""
     orders, ready, send = with_ready_topics(harness)
     worker = harness.start(orders, guarantee="ExactlyOnce")
-    begun(harness, ready, send)
+    release_first(harness, ready, send)
     with wire.refusing(ready[0]):
         for n in range(RECORDS):
             for target in range(TARGETS):
                 send(target, n + 1)
         harness.flush()
-        wait_until(
-            lambda: worker.metric("delayedtopics_failed_commits_total") >= 2, what="transactions with it are given up"
-        )
+        wait_until(lambda: worker.metric("delayedtopics_failed_commits_total") >= 2, what="transactions are given up")
 
     for topic in ready:
-        in_order(harness.read(topic, 1 + RECORDS, timeout_seconds=60), 1 + RECORDS)
+        check_released(harness.read(topic, 1 + RECORDS, timeout_seconds=60), 1 + RECORDS)

@@ -1,4 +1,4 @@
-"""Guarantee ExactlyOnce while Kafka lets no transaction come true: the worker says so, and says nothing that is not true."""
+"""With `guarantee: ExactlyOnce`, while Kafka commits no transaction: the worker raises an alarm, and reports only what is true."""
 
 import time
 from typing import Any
@@ -22,26 +22,26 @@ MEMBER = "orders-0"
 def test_an_alarm_is_raised_all_the_time_while_no_copy_is_acknowledged(
     harness: WorkerHarness, wire: SlowWire, *, opens: bool
 ) -> None:
-    """All partitions have a part in the transaction that fails."""
+    """All partitions take part in the transaction that fails."""
     orders = harness.declare((0,), front_partitions=1)
     worker = harness.start(orders, **EXACTLY)
     with steady_load(orders, per_second=100, levels=1) as sent:
-        wait_until(lambda: orders.released() > 0, what="records come out")
+        wait_until(lambda: orders.released() > 0, what="records are released")
         wire.hold_back_requests(Api.PRODUCE, 120, client_id=MEMBER)
         if not opens:
             wire.hold_back_requests(Api.INIT_PRODUCER_ID, 120, client_id=MEMBER)
         began = time.monotonic()
-        calm: list[float] = []
+        without_alarm: list[float] = []
         while (passed := time.monotonic() - began) < 60:
             if passed > 20 and not worker.alarm_reasons():
-                calm.append(passed)
+                without_alarm.append(passed)
             time.sleep(0.2)
         wire.hold_back_requests(Api.PRODUCE, 0, client_id=MEMBER)
         wire.hold_back_requests(Api.INIT_PRODUCER_ID, 0, client_id=MEMBER)
 
-    assert not calm, worker.evidence()
+    assert not without_alarm, worker.evidence()
     assert doubled(all_ready(orders, sent)) == 0
-    wait_until(lambda: not worker.alarm_reasons(), what="no alarm", evidence=worker.evidence)
+    wait_until(lambda: not worker.alarm_reasons(), what="all alarms are cleared", evidence=worker.evidence)
 
 
 @pytest.mark.slow
@@ -57,13 +57,13 @@ def test_records_that_come_near_the_end_of_retention_meanwhile_are_an_alarm(
     orders.flush()
     wait_until(
         lambda: worker.metric("delayedtopics_failed_commits_total") > 1,
-        what="no transaction can be begun",
+        what="transactions fail to begin",
         evidence=worker.evidence,
     )
 
     wait_until(
         lambda: Reason.RETENTION_AT_RISK in worker.alarm_reasons(),
-        what="the alarm",
+        what="the alarm is raised",
         evidence=worker.evidence,
         timeout_seconds=90,
     )
@@ -80,19 +80,19 @@ def test_records_whose_transactions_fail_are_not_counted_as_released(harness: Wo
 
     wait_until(
         lambda: Reason.NOT_RELEASING in worker.alarm_reasons(),
-        what="the alarm",
+        what="the alarm is raised",
         evidence=worker.evidence,
         timeout_seconds=30,
     )
     assert worker.metric("delayedtopics_released_total") == 0
     wire.hold_back_requests(Api.TXN_OFFSET_COMMIT, 0, client_id=MEMBER)
     assert doubled(all_ready(orders, list(range(50)))) == 0
-    wait_until(lambda: not worker.alarm_reasons(), what="no alarm", evidence=worker.evidence)
+    wait_until(lambda: not worker.alarm_reasons(), what="all alarms are cleared", evidence=worker.evidence)
     assert worker.metric("delayedtopics_released_total") == 50
 
 
 def test_a_record_that_comes_out_was_not_said_to_be_cancelled(harness: WorkerHarness, wire: SlowWire) -> None:
-    """The transaction that it was cancelled in fails, and then the request is withdrawn."""
+    """The transaction in which the record was cancelled fails, and then the request is withdrawn."""
     orders = harness.declare((0, 3))
     make_control(orders)
     orders.change(control=True)
@@ -100,7 +100,9 @@ def test_a_record_that_comes_out_was_not_said_to_be_cancelled(harness: WorkerHar
     wire.hold_back_requests(Api.TXN_OFFSET_COMMIT, 60, client_id=MEMBER)
     ask(orders, [b"o-1"])
     wait_until(
-        lambda: worker.metric("delayedtopics_control_requests") == 1, what="it is known", evidence=worker.evidence
+        lambda: worker.metric("delayedtopics_control_requests") == 1,
+        what="the request is in force",
+        evidence=worker.evidence,
     )
     orders.produce(b"v", headers=[("dt-id", b"o-1"), ("dt-delay-level", b"1")])
     orders.flush()
@@ -109,12 +111,14 @@ def test_a_record_that_comes_out_was_not_said_to_be_cancelled(harness: WorkerHar
         what="the transaction fails",
         evidence=worker.evidence,
     )
-    said = answers(orders)
+    answered = answers(orders)
     ask(orders, [b"o-1"], None)
     wait_until(
-        lambda: worker.metric("delayedtopics_control_requests") == 0, what="it is withdrawn", evidence=worker.evidence
+        lambda: worker.metric("delayedtopics_control_requests") == 0,
+        what="the request is withdrawn",
+        evidence=worker.evidence,
     )
     wire.hold_back_requests(Api.TXN_OFFSET_COMMIT, 0, client_id=MEMBER)
 
     assert [record.header("dt-id") for record in orders.ready(1)] == [b"o-1"]
-    assert said == {}
+    assert answered == {}
