@@ -1,4 +1,4 @@
-"""What the offsets of partitions tell: when waiting records are at risk, and when a partition is silent for too long."""
+"""Alarms that follow from the offsets of partitions: retention may remove waiting records, or a partition is silent for too long."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ LANE = ("orders.delays", 3)
 
 
 class Log:
-    """Stands for Kafka: partitions whose records have the given ages. It is asked for as many as it may be."""
+    """Stands in for Kafka, with partitions whose records have the given ages. `largest_request` counts the partitions of a lookup."""
 
     def __init__(
         self, retention_ms: int, ages_ms: Mapping[TopicPartitionKey, Sequence[int]], *, start: int = 0
@@ -35,7 +35,7 @@ class Log:
         self.appended_ms = {place: [NOW_MS - age for age in ages] for place, ages in ages_ms.items()}
         self.start = start
         self.silent = False
-        self.most_asked = 0
+        self.largest_request = 0
 
     def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str] | KafkaCallError]:
         known = self.retention_ms
@@ -44,8 +44,10 @@ class Log:
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartitionKey, int]
     ) -> dict[TopicPartitionKey, int | KafkaCallError | None]:
-        assert all(at_ms >= 0 for at_ms in times_ms.values()), "a negative time means something else to Kafka"
-        self.most_asked = max(self.most_asked, len(times_ms))
+        assert all(at_ms >= 0 for at_ms in times_ms.values()), (
+            "Kafka takes a negative time for one of its special offsets"
+        )
+        self.largest_request = max(self.largest_request, len(times_ms))
         if self.silent:
             return dict.fromkeys(times_ms, KafkaUnreachable("nobody is there"))
         found = {place: max(self.start, bisect_left(self.appended_ms[place], at)) for place, at in times_ms.items()}
@@ -56,7 +58,7 @@ class Log:
 
 
 class Retained:
-    """A watch of such partitions."""
+    """A `RetentionWatch` of the partitions of a `Log`."""
 
     def __init__(self, log: Log, *, delay_ms: int = 0) -> None:
         self._delay_ms = delay_ms
@@ -64,9 +66,9 @@ class Retained:
         self._watch = RetentionWatch(cast(KafkaAdmin, log))
 
     def look(self, unreleased: int = 0, *, later_ms: int = 0) -> dict[TopicPartitionKey, Risk]:
-        """What is at risk when nothing from that offset on is released."""
-        asked = [Unreleased(place, unreleased, self._delay_ms, 2 * DAY_MS) for place in self._places]
-        self._watch.see(asked, NOW_MS + later_ms)
+        """Returns what is at risk while no record from the offset `unreleased` on is released."""
+        partitions = [Unreleased(place, unreleased, self._delay_ms, 2 * DAY_MS) for place in self._places]
+        self._watch.see(partitions, NOW_MS + later_ms)
         return dict(self._watch.risks)
 
 
@@ -98,7 +100,7 @@ def test_the_time_is_told_at_which_the_first_unreleased_record_may_be_removed() 
 
     assert gone is not None
     assert gone.removable_at_ms == NOW_MS
-    assert two_days_late is None, "three quarters of the three days beyond the delay are not over"
+    assert two_days_late is None, "the record is less than three quarters of three days late"
     assert one_day_late is None
     at_risk = retained.look(unreleased=1, later_ms=DAY_MS // 2)[LANE]
     assert (at_risk.first, at_risk.below) == (1, 2)
@@ -150,21 +152,22 @@ def test_a_thousand_partitions_are_asked_about_in_parts() -> None:
     log = Log(DAY_MS, {("orders", n): [23 * HOUR_MS] for n in range(1000)})
 
     assert len(Retained(log).look()) == 1000
-    assert log.most_asked == AT_ONCE
+    assert log.largest_request == AT_ONCE
 
 
-READS, WAITS, FORGOTTEN = "reads", "rewinds", "is held back"
+READS, REWINDS, HELD_BACK = "reads", "rewinds", "is held back"
 UNREAD = Span(5, 9)
 
 
 def silent_seconds(*looks: tuple[float, str, Span]) -> float:
-    """What is told at the last of these looks: seconds of the clock, what the partition does, and what is unread of it."""
+    """Returns for how many seconds the partition is reported as silent at the last of these looks, 0 if it is not. Each look is the time in
+    seconds, what the partition does, and its unread offsets."""
     silence = SilentPartitions()
-    told: dict[TopicPartitionKey, float] = {}
+    silent_for: dict[TopicPartitionKey, float] = {}
     for at, does, span in looks:
-        reading, rewinding = ({LANE: span} if does == READS else {}), ([LANE] if does == WAITS else [])
-        told = {silent.place: silent.seconds for silent in silence.look(reading, rewinding, now=at)}
-    return told.get(LANE, 0.0)
+        reading, rewinding = ({LANE: span} if does == READS else {}), ([LANE] if does == REWINDS else [])
+        silent_for = {silent.place: silent.seconds for silent in silence.look(reading, rewinding, now=at)}
+    return silent_for.get(LANE, 0.0)
 
 
 def every_half_second(
@@ -180,10 +183,10 @@ def test_a_partition_that_gives_nothing_of_what_it_has_is_silent() -> None:
 @pytest.mark.parametrize(
     ("what", "last"),
     [
-        ("something was read", (40.5, READS, Span(6, 9))),
-        ("all was read", (40.5, READS, Span(5, 5))),
-        ("its end isn't known", (40.5, READS, Span(5, -1))),
-        ("it is stopped, held back by the memory bound, or somebody else's", (40.5, FORGOTTEN, UNREAD)),
+        ("a record was read", (40.5, READS, Span(6, 9))),
+        ("all records were read", (40.5, READS, Span(5, 5))),
+        ("the end is not known", (40.5, READS, Span(5, -1))),
+        ("it is stopped, held back by the memory bound, or another worker's", (40.5, HELD_BACK, UNREAD)),
     ],
 )
 def test_the_silence_ends_at_once(what: str, last: tuple[float, str, Span]) -> None:
@@ -198,8 +201,8 @@ def test_what_was_empty_for_long_is_silent_only_from_its_first_record_on() -> No
 
 
 def test_a_partition_that_goes_back_is_not_silent_meanwhile_and_was_before() -> None:
-    """One that gives nothing is placed again and again, at the same offset."""
-    looks = [*every_half_second(20), *every_half_second(100, WAITS, since=20.5), *every_half_second(10, since=121)]
+    """The engine places a silent partition at the same offset again and again. Time that passes meanwhile does not count."""
+    looks = [*every_half_second(20), *every_half_second(100, REWINDS, since=20.5), *every_half_second(10, since=121)]
     assert silent_seconds(*looks) == 30.5
 
 
@@ -216,7 +219,7 @@ def unreadable(partition: int, seconds: float, offsets: Offsets | KafkaCallError
 
 
 @pytest.mark.parametrize(
-    ("offsets", "told"),
+    ("offsets", "reason"),
     [
         (Offsets(0, 5), "a transaction is open there"),
         (
@@ -228,13 +231,13 @@ def unreadable(partition: int, seconds: float, offsets: Offsets | KafkaCallError
     ],
 )
 def test_an_unreadable_partition_is_told_with_what_kafka_says_of_it(
-    offsets: Offsets | KafkaCallError | None, told: str
+    offsets: Offsets | KafkaCallError | None, reason: str
 ) -> None:
     (alarm,) = of_unreadable([unreadable(1, UNREADABLE_SECONDS, None), unreadable(3, 47.2, offsets)])
 
     assert (alarm.topic, alarm.reason) == ("orders", Reason.NOT_RELEASING)
     assert "the worker could not read anything from orders [3] at offset 5 for 47 s" in alarm.message
-    assert told in alarm.message
+    assert reason in alarm.message
     assert alarm.message.endswith(". The same applies to 1 more partition")
 
 
@@ -246,7 +249,7 @@ def test_two_things_that_are_wrong_for_one_reason_are_both_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ms", "told"),
+    ("ms", "text"),
     [
         (0, "0 s"),
         (119_400, "119 s"),
@@ -258,5 +261,5 @@ def test_two_things_that_are_wrong_for_one_reason_are_both_told() -> None:
         (100 * DAY_MS, "100 days"),
     ],
 )
-def test_times_are_told_in_units_that_a_person_reads(ms: int, told: str) -> None:
-    assert lasting(ms) == told
+def test_times_are_told_in_units_that_a_person_reads(ms: int, text: str) -> None:
+    assert lasting(ms) == text

@@ -1,4 +1,4 @@
-"""Kafka forgets what was committed a while ago, but not of a partition that has a worker, however little comes to it."""
+"""Kafka removes old committed offsets, but workers renew those of their partitions, even if few records arrive there."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 RETENTION_SECONDS = 60
-"""The shortest that Kafka takes."""
+"""The shortest `offsets.retention.minutes` that Kafka accepts."""
 FORGETFUL = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
 
 
@@ -43,17 +43,17 @@ def test_a_partition_that_was_quiet_for_long_goes_on_when_its_worker_was_replace
         orders.produce(b"before", partition=partition)
     orders.flush()
     assert len(orders.ready(2)) == 2
-    over, produced = time.monotonic() + RETENTION_SECONDS + 5, count(3)
+    quiet_until, produced = time.monotonic() + RETENTION_SECONDS + 5, count(3)
 
-    def is_over() -> bool:
+    def was_quiet() -> bool:
         orders.produce(b"meanwhile", partition=0)
         orders.flush()
-        return len(orders.ready(next(produced))) > 0 and time.monotonic() > over
+        return len(orders.ready(next(produced))) > 0 and time.monotonic() > quiet_until
 
-    wait_until(is_over, what="the other partition was quiet for long", poll_seconds=2, timeout_seconds=180)
+    wait_until(was_quiet, what="partition 1 was quiet for long", poll_seconds=2, timeout_seconds=180)
     assert worker.terminate() == 0
     wait_until(lambda: has_no_members(orders), what="the group has no members")
-    time.sleep(3)  # Kafka looks every second for what it may forget
+    time.sleep(3)  # Kafka looks every second for expired offsets
 
     again = forgetful.start(orders, protocol="consumer", guarantee=guarantee)
 

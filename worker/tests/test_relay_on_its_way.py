@@ -1,4 +1,4 @@
-"""What was said of a record stays known on its way through the delays topic."""
+"""Requests for a record, and its original due time, stay known on its way through the delays topic."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Topics that went over to another Kubernetes cluster: its workers serve them, and those of the former one leave by themselves."""
+"""Topics that another Kubernetes cluster has taken over: its workers serve them, and those of the former cluster leave the group."""
 
 from typing import Any
 
@@ -38,13 +38,13 @@ def test_workers_of_a_former_owner_leave_and_those_of_the_new_one_go_on_under_th
     assert former.running
     assert heir.running
 
-    former.kill()  # and is started again, as a pod would be
+    former.kill()  # and start it again, as a StatefulSet would
     again = harness.start(orders, protocol=protocol, launch=of_owner(before), ready=False)
     wait_until(lambda: again.get("/livez")[0] == 200, what="the former worker runs")
     produce(orders, 10)
     wait_until(
         lambda: sum(at.offset for (topic, _), at in orders.committed().items() if topic == orders.names.front) == 30,
-        what="everything is committed",
+        what="every record is committed",
     )
     assert len(orders.ready(30)) == 30
     assert heir.running

@@ -1,4 +1,4 @@
-"""Kafka goes away and comes back: the process stays, and what is late is late by seconds."""
+"""Kafka goes away and comes back. The worker's process stays, and records are late by seconds."""
 
 import socket
 import time
@@ -22,10 +22,10 @@ STANDSTILL_SECONDS = 14
 
 OUTAGE_SECONDS = 13
 GRACE_SECONDS = 30.0
-"""Of a worker's pod."""
-SILENT = "127.53.53.53"
+"""The `terminationGracePeriodSeconds` of a worker's pod."""
+SILENT_NAME_SERVER = "127.53.53.53"
 MOST_SECONDS_AFTER = 20.0
-"""5 on a quiet machine; the broker's own start is part of it."""
+"""From the end of an outage to the release of the last record: 5 on a quiet machine, including the start of the broker."""
 
 
 @pytest.fixture
@@ -83,7 +83,8 @@ def test_a_frozen_broker_is_waited_for(own_broker: Broker, own_harness: WorkerHa
 def test_after_an_outage_a_ready_topic_that_somebody_else_made_is_still_not_written_to(
     own_broker: Broker, own_harness: WorkerHarness
 ) -> None:
-    """No answer about a topic doesn't make it the right one again. The outage is shorter than a session: nothing is assigned anew."""
+    """If Kafka does not answer about a topic, the worker keeps what it knows of it. The outage is shorter than a session, so partitions
+    are not assigned again."""
     orders = own_harness.declare((0,), front_partitions=1)
     worker = own_harness.start(orders)
     own_harness.admin.delete_topics([orders.names.ready])
@@ -108,7 +109,8 @@ def test_after_an_outage_a_ready_topic_that_somebody_else_made_is_still_not_writ
 def test_an_outage_ends_no_exactly_once_worker_and_makes_it_repeat_nothing(
     own_broker: Broker, own_harness: WorkerHarness
 ) -> None:
-    """Killed, and frozen for longer than a transaction may last: what was on its way is in doubt each time."""
+    """The broker is killed, and then frozen for longer than a transaction may last. Each time, the outcome of the copies in flight is
+    unknown."""
     orders = own_harness.declare((0, 1, 2))
     worker = own_harness.start(orders, guarantee="ExactlyOnce")
     with steady_load(orders) as sent:
@@ -144,14 +146,14 @@ def test_a_worker_started_without_kafka_waits_for_it(own_broker: Broker, own_har
 def test_workers_outlive_a_kafka_that_stands_still_right_after_they_have_joined(
     own_broker: Broker, own_harness: WorkerHarness
 ) -> None:
-    """They ask about their group then. The client library aborted one of four while it waited for the answer."""
+    """Workers ask Kafka about their group at that time. The client library aborted one of four workers while it waited for the answer."""
     orders = own_harness.declare((0, 1), partitions=2, front_partitions=1)
     workers = [own_harness.start(orders, member=f"orders-{n}", ready=False) for n in range(6)]
 
     def joined() -> bool:
         return all("assigned: " in worker.log_path.read_text() for worker in workers)
 
-    wait_until(joined, what="all have joined", poll_seconds=0.02)
+    wait_until(joined, what="all workers have joined", poll_seconds=0.02)
     own_broker.pause()
     time.sleep(STANDSTILL_SECONDS)  # longer than the client waits for any answer
     own_broker.resume()
@@ -159,7 +161,8 @@ def test_workers_outlive_a_kafka_that_stands_still_right_after_they_have_joined(
     orders.flush()
     assert len(orders.ready(1)) == 1
     wait_until(
-        lambda: all(worker.get("/readyz")[0] == 200 for worker in workers if worker.running), what="all are ready"
+        lambda: all(worker.get("/readyz")[0] == 200 for worker in workers if worker.running),
+        what="all workers are ready",
     )
     assert [worker.member for worker in workers if not worker.running] == []
 
@@ -167,10 +170,10 @@ def test_workers_outlive_a_kafka_that_stands_still_right_after_they_have_joined(
 def test_a_worker_that_is_cut_off_from_kafka_and_from_its_name_server_ends_within_its_grace_period(
     tmp_path: Path,
 ) -> None:
-    """A client that looks for the address of a broker doesn't end before it has an answer, or has waited long enough for one."""
+    """A client that looks up the address of a broker does not end before the lookup is answered or times out."""
     hosts, resolver = tmp_path / "hosts", tmp_path / "resolv.conf"
     hosts.write_text("127.0.0.1 localhost\n")
-    resolver.write_text(f"nameserver {SILENT}\noptions timeout:15 attempts:2\n")
+    resolver.write_text(f"nameserver {SILENT_NAME_SERVER}\noptions timeout:15 attempts:2\n")
     mounts = f'mount --bind {hosts} /etc/hosts && mount --bind {resolver} /etc/resolv.conf && exec "$@"'
     (port,) = free_ports(1)
     advertised = {"advertised.listeners": f"PLAINTEXT://localhost:{port}"}
@@ -180,7 +183,7 @@ def test_a_worker_that_is_cut_off_from_kafka_and_from_its_name_server_ends_withi
         SlowWire(port, int(broker.bootstrap.rpartition(":")[2])) as wire,
         WorkerHarness(Connection(bootstrap_servers=f"localhost:{port}"), tmp_path) as harness,
     ):
-        silent.bind((SILENT, 53))
+        silent.bind((SILENT_NAME_SERVER, 53))
         orders = harness.declare((0,), front_partitions=1)
         worker = harness.start(orders, launch=Launch(prefix=("unshare", "--mount", "sh", "-c", mounts, "sh")))
         orders.produce()
@@ -188,10 +191,10 @@ def test_a_worker_that_is_cut_off_from_kafka_and_from_its_name_server_ends_withi
         orders.ready(1)
         hosts.write_text("127.0.0.1 elsewhere\n")
         wire.end()
-        wait_until(lambda: "Disconnected" in worker.log_path.read_text(), what="it is cut off")
+        wait_until(lambda: "Disconnected" in worker.log_path.read_text(), what="the worker is cut off")
         silent.settimeout(60)
         silent.recv(512)
 
-        told_at = time.monotonic()
+        terminated_at = time.monotonic()
         assert worker.terminate() == 0
-        assert time.monotonic() - told_at < GRACE_SECONDS, worker.log_path.read_text()
+        assert time.monotonic() - terminated_at < GRACE_SECONDS, worker.log_path.read_text()

@@ -1,4 +1,4 @@
-"""Kafka hasn't the rebalance protocol that a worker is told: it ends at once and says what it needs, and others are not disturbed."""
+"""Kafka does not have a worker's rebalance protocol or assignor. The worker ends at once and says what it needs, and others go on."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What workers write of their assignments tells every rebalance, as Kafka itself has noted the group's generations."""
+"""The events of workers report every rebalance, in agreement with the generations of the group that Kafka has recorded."""
 
 import signal
 from typing import Any
@@ -27,9 +27,11 @@ def test_every_rebalance_of_the_classic_protocol_is_told_once_with_what_moved(ha
     assert len(before) == 10
     assert second.terminate() == 0
     first.kill()
-    wait_until(lambda: set(owners_now(orders).values()) == {"orders-2"}, what="one worker has everything")
-    wait_until(lambda: told(orders)[-1].reason == "WorkerLost", what="it tells that the other is gone")
-    wait_until(lambda: all(r.ended_at_ms for r in told(orders)), what="all of it is served")
+    wait_until(lambda: set(owners_now(orders).values()) == {"orders-2"}, what="one worker has all partitions")
+    wait_until(
+        lambda: told(orders)[-1].reason == "WorkerLost", what="a rebalance with the reason WorkerLost is reported"
+    )
+    wait_until(lambda: all(r.ended_at_ms for r in told(orders)), what="all rebalances have ended")
 
     found = told(orders)
 
@@ -39,7 +41,7 @@ def test_every_rebalance_of_the_classic_protocol_is_told_once_with_what_moved(ha
     assert sum(r.moved_partitions for r in found[3:]) == left
     assert found[-1].reason == "WorkerLost"
     assert found[-1].ended_at_ms is not None
-    assert 10_000 <= found[-1].ended_at_ms - found[-1].started_at_ms < 30_000, "the session's wait is part of it"
+    assert 10_000 <= found[-1].ended_at_ms - found[-1].started_at_ms < 30_000, "it includes the rest of the session"
     assert [r.affected_workers + r.unaffected_workers for r in found[:3]] == [1, 2, 3]
 
 
@@ -51,11 +53,13 @@ def test_with_the_consumer_protocol_each_partition_that_has_another_worker_is_to
     wait_until(lambda: owners_now(orders).keys() == alone.keys(), what="each partition has a worker again")
     shared = owners_now(orders)
     assert second.terminate() == 0
-    wait_until(lambda: owners_now(orders) == alone, what="the first one has everything again")
+    wait_until(lambda: owners_now(orders) == alone, what="the first worker has all partitions again")
     moved = len([place for place in alone if alone[place] != shared[place]])
     assert moved
 
-    wait_until(lambda: sum(r.moved_partitions for r in told(orders)) == len(alone) + 2 * moved, what="all is told")
+    wait_until(
+        lambda: sum(r.moved_partitions for r in told(orders)) == len(alone) + 2 * moved, what="every move is reported"
+    )
 
     found = told(orders)
     assert [(r.generation, r.moved_partitions) for r in found] == list(moves(noted_by_kafka(orders, "consumer")))
@@ -71,12 +75,12 @@ def test_what_a_worker_has_is_told_again_before_kafka_removes_the_event(
     orders = harness.declare((0, 1), front_partitions=1, partitions=2)
     repeated: list[Event] = []
 
-    def is_told() -> bool:
+    def is_repeated() -> bool:
         repeated.extend(event for event in follower.poll(1) if event.topic == orders.names.front)
         return len([event for event in repeated if event.detail.get("repeated")]) > 1
 
     with running_relay(orders), EventFollower(harness.connection) as follower:
-        wait_until(is_told, what="the worker tells again what it has")
+        wait_until(is_repeated, what="the worker repeats its assignment")
     details = [event.detail for event in repeated if event.kind == "assignment"]
     assert {tuple(d["places"]) for d in details} == {(f"{orders.names.front}[0]", f"{orders.names.delays}[0-1]")}
     assert [d.get("repeated", False) for d in details][:2] == [False, True]
@@ -86,21 +90,21 @@ def test_what_a_worker_has_is_told_again_before_kafka_removes_the_event(
 def test_an_alarm_that_stands_is_told_again_before_kafka_removes_the_event(
     harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An operator that starts later reads of it."""
+    """An operator that starts later reads the repeated event."""
     monkeypatch.setattr(alarms, "REPEAT_SECONDS", 1.0)
     monkeypatch.setattr(alarms, "LOST_REPEAT_SECONDS", 1.0)
     orders = harness.declare((0, 1), front_partitions=1, partitions=2)
-    told_of: list[Event] = []
+    alarm_events: list[Event] = []
 
-    def is_told() -> bool:
-        told_of.extend(e for e in follower.poll(1) if e.topic == orders.names.front and e.kind == "alarm")
-        return len(told_of) > 2
+    def is_repeated() -> bool:
+        alarm_events.extend(e for e in follower.poll(1) if e.topic == orders.names.front and e.kind == "alarm")
+        return len(alarm_events) > 2
 
     with running_relay(orders), EventFollower(harness.connection) as follower:
         orders.produce(topic=orders.names.delays)
         orders.flush()
-        wait_until(is_told, what="the worker tells the alarm again")
-    details = [(e.detail["reason"], e.detail["raised"], e.detail.get("repeated", False)) for e in told_of]
+        wait_until(is_repeated, what="the worker repeats the alarm")
+    details = [(e.detail["reason"], e.detail["raised"], e.detail.get("repeated", False)) for e in alarm_events]
     assert details[:3] == [("MisroutedRecords", True, repeated) for repeated in (False, True, True)]
 
 
@@ -110,24 +114,24 @@ def test_records_that_were_due_while_nobody_served_them_are_counted_as_delayed_b
 ) -> None:
     orders = harness.declare((3,), front_partitions=2, partitions=3)
     first = harness.start(orders, member="orders-0")
-    wait_until(lambda: told(orders)[-1].delayed_records == 0, what="it has told that nothing was due")
+    wait_until(lambda: told(orders)[-1].delayed_records == 0, what="the worker reports that no record was due")
     for number in range(300):
         orders.produce(b"%d" % number, partition=number % 2)
     orders.flush()
     committed = [(orders.names.front, 0), (orders.names.front, 1)]
     wait_until(
         lambda: sum(orders.committed()[place].offset for place in committed) == 300,
-        what="all of them wait in the delays topic",
+        what="all records wait in the delays topic",
     )
     first.kill()
-    harness.start(orders, member="orders-1")  # gets the partitions when the session of the other is over
+    harness.start(orders, member="orders-1")  # gets the partitions when the session of the first worker is over
     late = orders.ready(300)
     for number in range(50):
         orders.produce(b"%d" % number, partition=number % 2)
     orders.flush()
     everything = orders.ready(350)
 
-    wait_until(lambda: told(orders)[-1].delayed_records is not None, what="what was due has come out")
+    wait_until(lambda: told(orders)[-1].delayed_records is not None, what="the delayed records are out and counted")
 
     assert [r.delayed_records for r in told(orders)] == [0, len([r for r in everything if r.late_ms > 1000])]
     assert min(r.late_ms for r in late) > 1000
@@ -152,14 +156,14 @@ def test_a_worker_that_is_not_to_come_back_leaves_its_partitions_at_once(
         orders.change(workers=1)
         assert second.terminate() == 0
         assert members_now(orders) == {"orders-0"}
-        wait_until(lambda: len(owners_now(orders)) == 8, what="one worker has everything")
+        wait_until(lambda: len(owners_now(orders)) == 8, what="one worker has all partitions")
 
     assert doubled(all_ready(orders, sent)) == 0
     assert {r.reason for r in told(orders)} == {"WorkerJoined", "WorkerLeft"}
 
 
 def of_template(name: str) -> Launch:
-    """As a pod of a StatefulSet whose template has this hash."""
+    """Returns the launch of a worker as in a pod of a StatefulSet whose template has this hash."""
     return Launch(environment={"POD_TEMPLATE": name})
 
 
@@ -172,7 +176,7 @@ def of_template(name: str) -> Launch:
 def test_rebalances_since_pods_were_replaced_for_an_edited_spec_say_so(
     harness: WorkerHarness, second_template: str, reasons: set[str]
 ) -> None:
-    """With the newer protocol, a worker that ends gives its partitions to others at once, and gets some when it is back."""
+    """With the protocol `consumer`, a worker that ends gives its partitions to others at once, and gets some when it is back."""
     orders = harness.declare((0, 1), front_partitions=4, partitions=4)
     members: dict[str, Any] = {
         f"orders-{n}": harness.start(orders, member=f"orders-{n}", protocol="consumer", launch=of_template("a"))
@@ -185,7 +189,7 @@ def test_rebalances_since_pods_were_replaced_for_an_edited_spec_say_so(
             ended = all(r.ended_at_ms is not None for r in told(orders))
             return len(owners) == 8 and set(owners.values()) == set(names) and ended
 
-        wait_until(served, what=f"{names} serve everything")
+        wait_until(served, what=f"{names} serve all partitions")
 
     all_served_by("orders-0", "orders-1")
     before = told(orders)
@@ -199,7 +203,7 @@ def test_rebalances_since_pods_were_replaced_for_an_edited_spec_say_so(
     assert {r.reason for r in before} == {"WorkerJoined"}
     assert len(found) >= len(before) + 4
     assert {r.reason for r in found[len(before) :]} == reasons
-    assert {r.in_flight_records for r in found} == {0}, "all were given up in peace"
+    assert {r.in_flight_records for r in found} == {0}, "each worker gave its partitions up without copies in flight"
 
 
 def test_an_assignment_tells_what_the_worker_kept(harness: WorkerHarness) -> None:
@@ -225,16 +229,16 @@ def test_of_records_that_come_twice_when_a_worker_was_lost_the_rebalance_has_cou
     with steady_load(orders, levels=2) as sent:
         wait_until(lambda: len(sent) > 1_500, what="records come out")
         lost.signal(signal.SIGSTOP)
-        wait_until(lambda: set(owners_now(orders).values()) == {"orders-1"}, what="the other has everything")
-        wait_until(lambda: told(orders)[-1].reason == "WorkerLost", what="it tells that one is lost")
-        assert told(orders)[-1].in_flight_records is None, "nobody knows"
+        wait_until(lambda: set(owners_now(orders).values()) == {"orders-1"}, what="the other worker has all partitions")
+        wait_until(lambda: told(orders)[-1].reason == "WorkerLost", what="the lost worker is reported")
+        assert told(orders)[-1].in_flight_records is None, "only the lost worker knows"
         lost_in = told(orders)[-1].generation
         lost.signal(signal.SIGCONT)
 
         def counted() -> list[int | None]:
             return [r.in_flight_records for r in told(orders) if r.generation == lost_in]
 
-        wait_until(lambda: counted() != [None], what="it tells what it had on its way")
+        wait_until(lambda: counted() != [None], what="the lost worker reports how many copies it had in flight")
 
     twice = doubled(all_ready(orders, sent))
     assert 0 < twice <= (counted()[0] or 0)
@@ -259,11 +263,11 @@ def test_a_worker_that_restarts_within_its_session_is_no_part_of_the_last_rebala
     def caught_up() -> int:
         return len([event for event in events_of(orders) if event.detail.get("change") == "caught-up"])
 
-    wait_until(lambda: told(orders)[-1].delayed_records == 0, what="both have served what was due")
+    wait_until(lambda: told(orders)[-1].delayed_records == 0, what="both workers have served what was due")
     before, known = told(orders), caught_up()
     assert second.terminate() == 0
     harness.start(orders, member="orders-1")
-    wait_until(lambda: caught_up() > known, what="it tells that it serves what it had")
+    wait_until(lambda: caught_up() > known, what="the restarted worker reports that it has caught up")
 
     assert told(orders) == before
 
@@ -271,7 +275,7 @@ def test_a_worker_that_restarts_within_its_session_is_no_part_of_the_last_rebala
 def test_partitions_that_move_because_the_topic_has_more_are_told_as_a_change_of_the_topic(
     harness: WorkerHarness,
 ) -> None:
-    """With Range, the third of four front partitions goes to the first worker when a fifth comes."""
+    """With the assignor Range, the third of four front partitions moves to the first worker when a fifth is added."""
     orders = harness.declare((0, 1), front_partitions=4, partitions=4)
     for n in range(2):
         harness.start(orders, member=f"orders-{n}")
@@ -283,7 +287,7 @@ def test_partitions_that_move_because_the_topic_has_more_are_told_as_a_change_of
         return told(orders)[before:]
 
     def both_have_moved() -> bool:
-        # two rebalances, if the first worker to see the new partition is not the one that assigns them
+        # there are two rebalances if the first worker that sees the new partition is not the leader of the group, which assigns them
         return sum(r.moved_partitions for r in since()) >= 2 and since()[-1].ended_at_ms is not None
 
     wait_until(both_have_moved, what="the third and the new partition have moved", evidence=since)
@@ -293,17 +297,18 @@ def test_partitions_that_move_because_the_topic_has_more_are_told_as_a_change_of
 
 @pytest.mark.slow
 def test_a_worker_that_is_stopped_while_the_group_waits_for_another_one_repeats_nothing(harness: WorkerHarness) -> None:
-    """The group waits for the session of one that has ended. Until then Kafka answers no commits of those that have joined again."""
+    """The group waits until the session of an ended worker is over. Until then, Kafka answers no commits of workers that have rejoined."""
     orders = harness.declare((0, 1), front_partitions=4, partitions=4)
-    sticky: dict[str, Any] = {"protocol": "classic", "assignor": "Sticky"}  # all keep their partitions while they join
+    # with this assignor, workers keep their partitions while they join
+    sticky: dict[str, Any] = {"protocol": "classic", "assignor": "Sticky"}
     ended, stopped = (harness.start(orders, member=f"orders-{n}", **sticky) for n in range(2))
     with steady_load(orders, per_second=200, levels=1) as sent:
-        wait_until(lambda: len(set(owners_now(orders).values())) == 2, what="both have partitions")
+        wait_until(lambda: len(set(owners_now(orders).values())) == 2, what="both workers have partitions")
         assert ended.terminate() == 0
         harness.start(orders, member="orders-2", ready=False, **sticky)
-        wait_until(lambda: "orders-2" in members_now(orders), what="a rebalance")
-        wait_until(lambda: stopped.metric("delayedtopics_fence_open") == 0, what="the other one has joined again")
+        wait_until(lambda: "orders-2" in members_now(orders), what="the third worker joins")
+        wait_until(lambda: stopped.metric("delayedtopics_fence_open") == 0, what="the other worker has joined again")
         assert stopped.terminate() == 0
-        wait_until(lambda: set(owners_now(orders).values()) == {"orders-2"}, what="the third has everything")
+        wait_until(lambda: set(owners_now(orders).values()) == {"orders-2"}, what="the third worker has all partitions")
 
     assert doubled(all_ready(orders, sent, timeout_seconds=60)) == 0

@@ -1,4 +1,4 @@
-"""Copies that a broker refuses are tried one by one, and nothing else changes for them or for their neighbours."""
+"""If a broker refuses a batch, the worker sends its copies one by one. Nothing else changes for them or for their neighbours."""
 
 import os
 import re
@@ -21,8 +21,8 @@ from delayed_topics_worker_testing.process import WorkerProcess
 
 pytestmark = pytest.mark.broker
 
-WAITED = "another concurrent operation"
-"""What Kafka's client logs when it asks for a transaction before the one before it has ended. It asks again after 500 ms."""
+STILL_ENDING = "another concurrent operation"
+"""librdkafka logs this when it begins a transaction before Kafka has ended the previous one. It tries again after 500 ms."""
 
 
 def alarmed(worker: WorkerProcess, reason: Reason) -> None:
@@ -30,7 +30,7 @@ def alarmed(worker: WorkerProcess, reason: Reason) -> None:
 
 
 def another_topic(orders: DeclaredTopic, name: str, config: dict[str, str]) -> str:
-    """One that records may ask for."""
+    """Creates a topic that records may name in `dt-target`."""
     topic = f"{orders.names.front}.{name}"
     orders.harness.create([NewTopicSpec(name=topic, partitions=1, replication_factor=1, config=config)])
     orders.change(ready_topics=(AllowedTopic(topic, 0),))
@@ -43,8 +43,8 @@ def calm(worker: WorkerProcess) -> None:
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
 def test_records_that_are_sent_again_one_by_one_are_never_early(harness: WorkerHarness, guarantee: Any) -> None:
-    """A batch with one record that is too large for the delays topic is refused whole, and trying the others alone takes
-    longer than a second."""
+    """Kafka refuses a whole batch if one of its records is too large for the delays topic. It takes longer than a second to send the other
+    records one by one."""
     orders = harness.declare((2,), front_partitions=1, config={"delays": {"max.message.bytes": "100000"}})
     harness.start(orders, guarantee=guarantee)
     count = 1200
@@ -57,7 +57,7 @@ def test_records_that_are_sent_again_one_by_one_are_never_early(harness: WorkerH
     assert min(r.late_ms for r in ready) >= 0, "early"
     wait_until(
         lambda: sum(len(harness.read(topic, 0)) for topic in (orders.names.ready, orders.names.dead_letter)) >= count,
-        what="the large ones are dead letters, or came out when they needed no hop any more",
+        what="the large records are dead letters, or are released because they no longer need a hop",
     )
 
 
@@ -65,8 +65,8 @@ def test_records_that_are_sent_again_one_by_one_are_never_early(harness: WorkerH
 def test_with_exactly_once_nothing_is_lost_while_partitions_stop_and_large_records_are_sent_alone(
     harness: WorkerHarness,
 ) -> None:
-    """A record that is too large ends the transaction that it is in, with the copies of all partitions. Partitions stop and
-    go on meanwhile: the registry notes another ready topic, and then the right one again."""
+    """A record that is too large aborts its transaction, with the copies of all partitions. Meanwhile, partitions stop and go on, because
+    the registry names another id of the ready topic, and then the right one again."""
     orders = harness.declare((0,), front_partitions=3, config={"ready": {"max.message.bytes": "100000"}})
     limit_producer(harness.connection.bootstrap_servers, "orders-0", 150_000)
     worker = harness.start(orders, guarantee="ExactlyOnce")
@@ -97,10 +97,11 @@ def test_with_exactly_once_nothing_is_lost_while_partitions_stop_and_large_recor
 def test_a_copy_that_is_refused_again_and_again_does_not_hold_up_the_producer_of_all_others(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """With each refusal a producer counts up its epoch, and sends nothing before all is acknowledged that it has sent with the last."""
+    """With each refusal, a producer increases its epoch. Before it sends more, Kafka has to acknowledge all that it sent with the last
+    epoch."""
     orders = harness.declare((0,), front_partitions=2)
     config = {"message.timestamp.type": "CreateTime", "message.timestamp.before.max.ms": "0"}
-    strict = another_topic(orders, "strict", config)  # takes nothing that was written before it arrives
+    strict = another_topic(orders, "strict", config)  # refuses records with a timestamp before their arrival
     batch = re.compile(orders.names.ready.encode() + rb".{1,16}?\0{8}.{8}\x02.{26}(.{10})", re.DOTALL)
     producers: list[bytes] = []
 
@@ -119,15 +120,15 @@ def test_a_copy_that_is_refused_again_and_again_does_not_hold_up_the_producer_of
         orders.ready(n)
 
     assert len(producers) >= 39
-    assert len(set(producers)) == 1, "ids and epochs"
+    assert len(set(producers)) == 1, "the producer keeps its id and epoch"
 
 
 @pytest.mark.slow
 def test_a_copy_that_is_refused_again_and_again_holds_up_the_transactions_of_the_others_for_a_moment_only(
     harness: WorkerHarness,
 ) -> None:
-    """What aborts a transaction that has failed takes some ms, and whoever doesn't waits for half a second."""
-    too_small = {"dead-letter": {"max.message.bytes": "120"}}  # a mark of a transaction has 78
+    """It takes some milliseconds to end a failed transaction. A client that begins the next one too early waits for half a second."""
+    too_small = {"dead-letter": {"max.message.bytes": "120"}}  # a transaction marker has 78
     orders = harness.declare((0,), front_partitions=2, config=too_small)
     worker = harness.start(orders, guarantee="ExactlyOnce")
     orders.produce(b"bad", headers=[("dt-attempt", b"x")], partition=0)
@@ -143,13 +144,13 @@ def test_a_copy_that_is_refused_again_and_again_holds_up_the_transactions_of_the
     with paced(produce, lambda: 50):
         wait_until(
             lambda: worker.metric("delayedtopics_failed_commits_total") >= failed + 4,
-            what="it is refused four times",
+            what="four transactions fail",
             evidence=worker.evidence,
             timeout_seconds=60,
         )
 
     assert doubled(all_ready(orders, sent, timeout_seconds=30)) == 0
-    assert WAITED not in worker.log_path.read_text()
+    assert STILL_ENDING not in worker.log_path.read_text()
 
 
 @pytest.mark.slow

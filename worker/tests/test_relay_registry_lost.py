@@ -1,4 +1,4 @@
-"""The registry was deleted and restored: workers go on, and follow it again once an operator has said that it counts."""
+"""The registry was deleted and restored. Workers go on, and follow it again once an operator has written a record that serves a topic."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[WorkerHarness]:
-    """On a broker of its own."""
+    """Yields a harness with a broker of its own."""
     with Broker() as broker, WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
         yield harness
 
@@ -49,4 +49,4 @@ def test_workers_follow_a_restored_registry_once_an_operator_says_what_is_served
     wait_until(paused, what="the worker follows the new registry")
     assert worker.alarm_reasons() == set()
     restore(alone, orders.record)
-    wait_until(lambda: not paused(), what="it still follows")
+    wait_until(lambda: not paused(), what="the worker follows the next change too")

@@ -1,4 +1,4 @@
-"""What a crash may repeat: what was released in a tenth of a second, in one second while Kafka takes no commits, and never more than 5,000
+"""A crash repeats at most the releases of a tenth of a second, or of one second while Kafka accepts no commits, and never more than 5,000
 records of a partition."""
 
 import time
@@ -35,20 +35,20 @@ def test_from_a_second_after_the_last_commit_that_kafka_took_a_worker_sends_noth
 
 
 def stands_still(orders: DeclaredTopic) -> None:
-    """Wait until nothing more is released."""
+    """Waits until the worker releases no more records."""
     seen = [0]
 
     def the_same_twice() -> bool:
         seen.append(orders.released())
         return seen[-1] == seen[-2] > 0
 
-    wait_until(the_same_twice, what="nothing more is released", poll_seconds=0.25)
+    wait_until(the_same_twice, what="no more records are released", poll_seconds=0.25)
 
 
 def test_however_fast_a_worker_is_its_crash_repeats_at_most_5_000_records_of_a_partition(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """Kafka takes no commit from the first copy on, and all records are due."""
+    """All records are due, and from the first copy on, Kafka answers no commits."""
     orders = harness.declare((0,), front_partitions=1)
     orders.change(paused=True)
     worker = harness.start(orders, member=MEMBER)
@@ -81,7 +81,7 @@ def test_what_is_released_steadily_is_committed_ten_times_a_second(harness: Work
         return worker.metric("delayedtopics_commit_seconds_count")
 
     with steady_load(orders, per_second=200, levels=1) as sent:
-        wait_until(lambda: commits() > 3, what="it commits", evidence=worker.evidence)
+        wait_until(lambda: commits() > 3, what="the worker commits", evidence=worker.evidence)
         before, began, so_far = commits(), time.monotonic(), len(sent)
         wait_until(lambda: len(sent) > so_far + 600, what="records are produced for three seconds")
         per_second = (commits() - before) / (time.monotonic() - began)

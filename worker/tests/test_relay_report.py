@@ -1,4 +1,4 @@
-"""What a worker shows of delayed topics that come and go, and which of its alarms it tells again."""
+"""What a worker reports about delayed topics that come and go, and which of its events it repeats."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,24 +30,24 @@ from delayed_topics_worker.report import Reporter
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot
 
-NOBODY = Connection(bootstrap_servers="127.0.0.1:1", further=BACKGROUND)
+NO_KAFKA = Connection(bootstrap_servers="127.0.0.1:1", further=BACKGROUND)
 LAYOUT = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2, lanes_per_delay=1))
 MINE = serving("orders", LAYOUT, group="shared")
 ANOTHER = serving("bookings", LAYOUT, group="shared")
 
 
 class SharedWorker:
-    """One of the group `shared`, without its loop, and without Kafka."""
+    """A worker of the group `shared`, without its loop and without Kafka."""
 
     def __init__(self) -> None:
         self._state = RegistryState()
         self._served = ServedTopics(WorkerConfig(group="shared"))
         self.metrics = Metrics()
-        self._admin = KafkaAdmin(NOBODY, timeout_seconds=1)
+        self._admin = KafkaAdmin(NO_KAFKA, timeout_seconds=1)
         self._engine = Engine(
             library=librdkafka(),
-            producer=producer_properties(NOBODY, member="shared-0", transactional_id=None),
-            clock=clock_properties(NOBODY, member="shared-0"),
+            producer=producer_properties(NO_KAFKA, member="shared-0", transactional_id=None),
+            clock=clock_properties(NO_KAFKA, member="shared-0"),
             clock_topic=CLOCK_TOPIC,
             window_bytes=1 << 20,
             commit_interval_ms=100,
@@ -58,12 +58,12 @@ class SharedWorker:
             self._engine,
             self._served,
             seconds=boot_seconds,
-            reader=CommittedReader(lambda: pytest.fail("nobody asks")),
+            reader=CommittedReader(lambda: pytest.fail("committed offsets are read")),
             known=KnownOffsets(self._admin),
         )
-        self._controls = Controls(NOBODY, self._served, member="shared-0")
+        self._controls = Controls(NO_KAFKA, self._served, member="shared-0")
         self._reporter = Reporter(
-            NOBODY,
+            NO_KAFKA,
             self._admin,
             member="shared-0",
             served=self._served,
@@ -75,7 +75,7 @@ class SharedWorker:
         self._numbered = 0
 
     def follows(self, record: LayoutRecord | None, *, of: LayoutRecord = MINE) -> None:
-        """What the registry says of a topic."""
+        """Applies a record of the registry, or the removal of the record `of`, and follows the registry."""
         value = encode(record) if record is not None else None
         self._state.apply(self._state.next_offset, of.key, value)
         self._served.follow(self._state)
@@ -92,7 +92,7 @@ class SharedWorker:
         )
 
     def is_shown(self) -> bool:
-        """In the metrics and in the status, which agree."""
+        """Returns whether the worker shows the topic. Fails if metrics, status and alarms disagree."""
         status = self.report()
         shown = "orders" in status["topics"]
         assert ('"orders"' in self.metrics.exposition().decode()) == shown
@@ -117,7 +117,7 @@ def test_a_topic_that_has_left_the_workers_is_named_by_no_metric_and_no_alarm(
     assert worker.is_shown()
 
     worker.follows(left)
-    assert worker.is_shown(), "as long as it has partitions of it"
+    assert worker.is_shown(), "the worker still has a partition of the topic"
     worker.assignment.take(Revoked([("orders", 0)], False, [0], [0]))
     assert not worker.is_shown()
     assert not worker.is_shown()
@@ -157,11 +157,13 @@ def test_a_topic_that_stands_still_is_told_nothing_of_what_keeps_another(
     monkeypatch.setattr(report, "of_unacknowledged", lambda *_: [stuck])
     monkeypatch.setattr(StallTimes, "seconds", lambda *_, **__: 60.0)
 
-    said = {alarm["topic"]: alarm["message"] for alarm in worker.report({})["alarms"] if alarm["reason"] == OVER.reason}
+    messages = {
+        alarm["topic"]: alarm["message"] for alarm in worker.report({})["alarms"] if alarm["reason"] == CLEARED.reason
+    }
 
-    assert said.keys() == {"orders", "bookings"}
-    assert "bookings" not in said["orders"]
-    assert stuck.message in said["bookings"]
+    assert messages.keys() == {"orders", "bookings"}
+    assert "bookings" not in messages["orders"]
+    assert stuck.message in messages["bookings"]
 
 
 def test_a_topic_that_comes_back_has_not_stood_still_meanwhile() -> None:
@@ -177,19 +179,19 @@ def test_only_clients_reject_records_and_no_metric_of_a_worker_says_how_many(wor
     worker.follows(MINE)
     worker.is_shown()
 
-    told = worker.metrics.exposition().decode()
+    exposition = worker.metrics.exposition().decode()
 
-    assert [reason for reason in DeadLetterReason if f'reason="{reason.value}"' not in told] == [
+    assert [reason for reason in DeadLetterReason if f'reason="{reason.value}"' not in exposition] == [
         DeadLetterReason.REJECTED
     ]
 
 
-STANDING = Alarm("orders", Reason.RECORDS_REMOVED, "records were removed")
-OVER = Alarm("orders", Reason.NOT_RELEASING, "nothing has been released")
+RAISED = Alarm("orders", Reason.RECORDS_REMOVED, "records were removed")
+CLEARED = Alarm("orders", Reason.NOT_RELEASING, "nothing has been released")
 
 
-class Told:
-    """In the place of the events topic."""
+class FakeEventWriter:
+    """Keeps events instead of writing them to the events topic."""
 
     failed = 0
 
@@ -208,8 +210,8 @@ class Told:
 def test_what_a_worker_has_of_a_topic_is_told_again_every_day_though_another_is_assigned_every_hour(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told, hours = Told(), 0
-    monkeypatch.setattr(report, "EventWriter", lambda *_, **__: told)
+    writer, hours = FakeEventWriter(), 0
+    monkeypatch.setattr(report, "EventWriter", lambda *_, **__: writer)
     monkeypatch.setattr(report, "boot_seconds", lambda: hours * 3600.0)
     worker = SharedWorker()
     worker.follows(MINE)
@@ -223,16 +225,16 @@ def test_what_a_worker_has_of_a_topic_is_told_again_every_day_though_another_is_
         worker.assignment.take(Revoked([("bookings", 0)], False, [0], [0]))
         worker.report()
 
-    assert told.assigned.count("orders") == 1 + 2
+    assert writer.assigned.count("orders") == 1 + 2
 
 
 @pytest.mark.process
 def test_that_partitions_are_served_is_told_again_after_events_could_not_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The operator takes a rebalance to be under way until it has read that."""
-    told, seconds = Told(), 0.0
-    monkeypatch.setattr(report, "EventWriter", lambda *_, **__: told)
+    """The operator considers a rebalance unfinished until it has read this event."""
+    writer, seconds = FakeEventWriter(), 0.0
+    monkeypatch.setattr(report, "EventWriter", lambda *_, **__: writer)
     monkeypatch.setattr(report, "boot_seconds", lambda: seconds)
     worker = SharedWorker()
     worker.follows(MINE)
@@ -243,40 +245,42 @@ def test_that_partitions_are_served_is_told_again_after_events_could_not_be_writ
         Change("revoked", "orders", 1, places, generation=4, at=0.0, took_ms=0),
     ]
     worker.report()
-    served, caught_up, _ = told.rebalances
+    served, caught_up, _ = writer.rebalances
     assert "delayedtopics_events_failed_total 0.0" in worker.metrics.exposition().decode()
 
-    told.failed, seconds = 3, LOST_REPEAT_SECONDS
+    writer.failed, seconds = 3, LOST_REPEAT_SECONDS
     worker.report()
 
-    assert told.rebalances[3:] == [served, caught_up], "as it was told at first"
+    assert writer.rebalances[3:] == [served, caught_up], "the same events as at first"
     assert "delayedtopics_events_failed_total 3.0" in worker.metrics.exposition().decode()
     seconds = 3 * LOST_REPEAT_SECONDS
     worker.report()
-    assert len(told.rebalances) == 5
+    assert len(writer.rebalances) == 5
 
 
-def told_alarms() -> Alarms:
-    """One is raised, and one was."""
+def reported_alarms() -> Alarms:
+    """Returns alarms of which one is raised and one was cleared."""
     alarms = Alarms(lambda alarm, raised: None, now=0.0)
-    alarms.update([STANDING, OVER], now=0.0)
-    alarms.update([STANDING], now=0.0)
+    alarms.update([RAISED, CLEARED], now=0.0)
+    alarms.update([RAISED], now=0.0)
     return alarms
 
 
 def test_an_alarm_that_stands_is_told_again_every_day() -> None:
-    alarms = told_alarms()
+    alarms = reported_alarms()
     assert alarms.to_repeat(lost=0, now=REPEAT_SECONDS - 1) == []
     for day in (1, 2):
-        assert alarms.to_repeat(lost=0, now=day * REPEAT_SECONDS) == [(STANDING, True)]
+        assert alarms.to_repeat(lost=0, now=day * REPEAT_SECONDS) == [(RAISED, True)]
         assert alarms.to_repeat(lost=0, now=day * REPEAT_SECONDS + 1) == []
 
 
 def test_alarms_are_told_again_after_events_could_not_be_written() -> None:
-    """Nobody knows which, so that one may be shown that is over."""
-    alarms, later = told_alarms(), LOST_REPEAT_SECONDS
-    assert alarms.to_repeat(lost=1, now=later) == [(OVER, False), (STANDING, True)]
+    """The worker does not know which events are lost, so the operator may still show an alarm that was cleared."""
+    alarms, later = reported_alarms(), LOST_REPEAT_SECONDS
+    assert alarms.to_repeat(lost=1, now=later) == [(CLEARED, False), (RAISED, True)]
     assert alarms.to_repeat(lost=1, now=2 * later) == []
-    assert alarms.to_repeat(lost=2, now=2 * later) == [(OVER, False), (STANDING, True)]
-    assert alarms.to_repeat(lost=3, now=3 * later - 1) == [], "a topic that is missing refuses these at once, too"
-    assert alarms.to_repeat(lost=3, now=3 * later) == [(OVER, False), (STANDING, True)]
+    assert alarms.to_repeat(lost=2, now=2 * later) == [(CLEARED, False), (RAISED, True)]
+    assert alarms.to_repeat(lost=3, now=3 * later - 1) == [], (
+        "if the events topic is missing, these events fail at once too"
+    )
+    assert alarms.to_repeat(lost=3, now=3 * later) == [(CLEARED, False), (RAISED, True)]

@@ -1,4 +1,4 @@
-"""Records that are rescheduled come out at the time that was asked for last."""
+"""Rescheduled records come out at the time that was requested last."""
 
 import time
 from collections.abc import Iterable
@@ -41,13 +41,13 @@ def reschedule(orders: DeclaredTopic, of_id: bytes, at_ms: int) -> None:
 
 
 def wait_until_read(orders: DeclaredTopic) -> None:
-    """What was asked for before. Between the front topic and the control topic there is no order."""
+    """Waits until the worker has read all earlier requests. Between the front topic and the control topic there is no order."""
     ask(orders, [b"probe"], b"nonsense")
     wait_for_answers(orders, [b"probe"])
 
 
 def due(orders: DeclaredTopic, count: int) -> dict[bytes, int]:
-    """By id: what the released records say. None is early."""
+    """Waits for `count` released records and returns the due time of each, by id. Fails if one is early."""
     found = orders.ready(count)
     assert all(record.late_ms >= 0 for record in found)
     return {record.header("dt-id") or b"": record.due_at_ms for record in found}
@@ -65,8 +65,8 @@ def test_a_record_comes_out_later_or_sooner_than_it_was_to(harness: WorkerHarnes
 
     found = due(orders, 2)
     assert found == {b"o-1": later, b"o-2": sooner}
-    told = wait_for_answers(orders, [b"o-1", b"o-2"])
-    assert told == {
+    outcomes = wait_for_answers(orders, [b"o-1", b"o-2"])
+    assert outcomes == {
         b"o-1": Control(ControlKind.RESCHEDULED, later),
         b"o-2": Control(ControlKind.RESCHEDULED, sooner),
     }
@@ -98,7 +98,7 @@ def test_a_retry_waits_as_long_as_the_list_says_whatever_was_asked_for_its_first
     harness.start(orders)
     at_ms = in_ms(5)
     reschedule(orders, b"o-1", at_ms)
-    # that this one is answered shows that the one before it is in force, and a record without a delay comes out at once
+    # a record without a delay comes out at once, so the request has to be in force; the answer to a later request shows that it is
     reschedule(orders, b"o-0", in_ms(orders.record.max_delay_seconds + 60))
     wait_for_answers(orders, [b"o-0"])
     produce(orders, [b"o-1"], level=1)
@@ -134,7 +134,7 @@ def test_who_asks_for_a_time_before_the_turn_of_a_record_that_waits_is_told_that
     produce(orders, [b"o-1"], level=2)
     wait_until(
         lambda: worker.metric("delayedtopics_hopped_total", topic=orders.names.front) == 1,
-        what="it waits in the delays topic",
+        what="the record waits in the delays topic",
     )
     at_ms = in_ms(0.5)
     reschedule(orders, b"o-1", at_ms)
@@ -162,7 +162,7 @@ def test_what_was_rescheduled_while_no_worker_ran_comes_out_then(harness: Worker
 
 @pytest.mark.slow
 def test_once_the_ladder_is_taken_away_a_record_waits_as_long_as_the_list_says(harness: WorkerHarness) -> None:
-    """Without a ladder it would be in a worker's memory until the time that was asked for."""
+    """Without a ladder, the record would be in a worker's memory until the requested time."""
     orders = declare(harness, (0, 3))
     harness.start(orders)
     far = in_ms(120)
@@ -174,7 +174,7 @@ def test_once_the_ladder_is_taken_away_a_record_waits_as_long_as_the_list_says(h
         reschedule(orders, b"o-2", far)
         return answers(orders).get(b"o-2") == Control(ControlKind.NO_LADDER, far)
 
-    wait_until(is_refused, what="the worker knows that there is no ladder any more")
+    wait_until(is_refused, what="the worker knows that the ladder is removed")
     produce(orders, [b"o-1"], level=2)
     assert due(orders, 1)[b"o-1"] < far
 
@@ -183,7 +183,7 @@ def test_once_the_ladder_is_taken_away_a_record_waits_as_long_as_the_list_says(h
 def test_a_record_that_comes_while_its_topic_is_paused_goes_on_to_wait_for_a_time_that_is_far_ahead(
     harness: WorkerHarness,
 ) -> None:
-    """Held in memory until then, it would hold up its partition."""
+    """If the worker kept the record in memory until its due time, the record would hold up its partition."""
     orders = declare(harness)
     orders.change(paused=True)
     harness.start(orders)

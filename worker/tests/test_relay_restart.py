@@ -54,7 +54,9 @@ def test_a_front_topic_that_was_made_again_while_the_worker_restarted_is_told(ha
     harness.admin.delete_topics([orders.names.front])
     wait_until(lambda: not members_now(orders), what="the group has forgotten the worker")
     worker = harness.start(orders, ready=False)
-    wait_until(lambda: owned(worker, orders) == orders.record.layout.partition_count, what="it has the other topic")
+    wait_until(
+        lambda: owned(worker, orders) == orders.record.layout.partition_count, what="the worker has the delays topic"
+    )
     worker.kill()
     orders.make("front", 2)
     again = harness.start(orders, ready=False)
@@ -67,7 +69,9 @@ def test_a_front_topic_that_was_missing_when_the_worker_began_and_is_made_again_
     orders = harness.declare((0,))
     harness.admin.delete_topics([orders.names.front])
     worker = harness.start(orders, ready=False)
-    wait_until(lambda: owned(worker, orders) == orders.record.layout.partition_count, what="it has the other topic")
+    wait_until(
+        lambda: owned(worker, orders) == orders.record.layout.partition_count, what="the worker has the delays topic"
+    )
     orders.make("front", 2)
 
     wait_until(lambda: Reason.TOPIC_RECREATED in worker.alarm_reasons(), what="the alarm", timeout_seconds=40)
@@ -76,7 +80,7 @@ def test_a_front_topic_that_was_missing_when_the_worker_began_and_is_made_again_
 @pytest.mark.slow
 def test_partitions_that_a_foreign_leader_of_the_group_leaves_out_are_an_alarm(harness: WorkerHarness) -> None:
     orders = harness.declare((0, 1), partitions=2, front_partitions=1)
-    somebody = Consumer(
+    leader = Consumer(
         {
             **harness.connection.client_config(),
             "group.id": orders.record.group,
@@ -84,21 +88,21 @@ def test_partitions_that_a_foreign_leader_of_the_group_leaves_out_are_an_alarm(h
             "topic.metadata.refresh.interval.ms": 3_600_000,
         }
     )
-    somebody.subscribe([orders.names.delays])
+    leader.subscribe([orders.names.delays])
     wait_until(
-        lambda: somebody.poll(0.1) is None and bool(somebody.assignment()), what="somebody is the group's leader"
+        lambda: leader.poll(0.1) is None and bool(leader.assignment()), what="the foreign consumer is the leader"
     )
     worker = harness.start(orders, ready=False)
-    wait_until(lambda: somebody.poll(0.1) is None and owned(worker, orders) == 2, what="the two share the topics")
+    wait_until(lambda: leader.poll(0.1) is None and owned(worker, orders) == 2, what="the two share the topics")
     worker.kill()
     orders.grow((0, 1, 2))
     again = harness.start(orders, ready=False)
 
-    def told() -> bool:
-        somebody.poll(0.1)
+    def alarmed() -> bool:
+        leader.poll(0.1)
         return any("has had no worker" in alarm["message"] for alarm in again.status().get("alarms", []))
 
-    wait_until(told, what="the alarm", timeout_seconds=90)
-    somebody.close()
+    wait_until(alarmed, what="the alarm", timeout_seconds=90)
+    leader.close()
     wait_until(lambda: owned(again, orders) == partitions_of(orders), what="the worker has all partitions")
     wait_until(lambda: not again.alarm_reasons(), what="no alarm")

@@ -1,4 +1,4 @@
-"""Records that wait while retention nears: said while they are still there."""
+"""A worker raises RetentionAtRisk while the records that retention is about to remove are still there."""
 
 import re
 import time
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.broker
 
 DAY_MS = 86_400_000
 AS_PRODUCED: dict[TopicRole, dict[str, str]] = {"front": {"message.timestamp.type": "CreateTime"}}
-"""A record is as old as its producer says. These topics keep records for three days and two seconds."""
+"""Producers choose the age of a record. The topics of these tests keep records for three days and two seconds."""
 
 
 def days_ago_ms(days: float) -> int:
@@ -62,20 +62,20 @@ def unread(orders: DeclaredTopic) -> Iterator[None]:
     producer.commit_transaction(60)
 
 
-def said(worker: WorkerProcess, orders: DeclaredTopic) -> str:
-    """Of RetentionAtRisk; empty while it isn't raised."""
+def message_of(worker: WorkerProcess, orders: DeclaredTopic) -> str:
+    """Returns the message of the alarm RetentionAtRisk, empty while it is not raised."""
     alarms = worker.status().get("alarms", [])
     found = [a["message"] for a in alarms if (a["topic"], a["reason"]) == (orders.names.front, "RetentionAtRisk")]
     return str(found[0]) if found else ""
 
 
 def raised(worker: WorkerProcess, orders: DeclaredTopic) -> str:
-    wait_until(lambda: said(worker, orders) != "", what="the alarm RetentionAtRisk", evidence=worker.evidence)
-    return said(worker, orders)
+    wait_until(lambda: message_of(worker, orders) != "", what="the alarm RetentionAtRisk", evidence=worker.evidence)
+    return message_of(worker, orders)
 
 
 def cleared(worker: WorkerProcess, orders: DeclaredTopic) -> None:
-    wait_until(lambda: said(worker, orders) == "", what="no alarm any more", evidence=worker.evidence)
+    wait_until(lambda: message_of(worker, orders) == "", what="no alarm any more", evidence=worker.evidence)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_unreleased_records_near_the_end_of_retention_are_an_alarm_until_they_ar
 ) -> None:
     orders, calm = (harness.declare((0, 2), group=f"g-{held.__name__}", config=AS_PRODUCED) for _ in range(2))
     calm.change(paused=True)
-    produce_old(calm, 2)  # a third of its time is left
+    produce_old(calm, 2)  # a third of its retention is left
     with held(orders):
         worker = harness.start(orders, calm)
 
@@ -98,15 +98,15 @@ def test_unreleased_records_near_the_end_of_retention_are_an_alarm_until_they_ar
         assert "outageBudgetSeconds" in message
         assert ("spec.paused" in message) == (held is paused)
         assert harness.admin.list_offsets([(orders.names.front, 0)], "earliest") == {(orders.names.front, 0): 0}
-        assert said(worker, calm) == ""
+        assert message_of(worker, calm) == ""
     assert len(orders.ready(1)) == 1
     cleared(worker, orders)
-    assert said(worker, calm) == ""
+    assert message_of(worker, calm) == ""
 
 
 @pytest.mark.slow
 def test_records_whose_commit_is_gone_are_an_alarm_too_when_retention_comes_near(harness: WorkerHarness) -> None:
-    """Nobody knows which of them are released, so all count."""
+    """It is not known which of the records are released, so all count."""
     orders = harness.declare((0, 2), config=AS_PRODUCED)
     harness.admin.delete_groups([orders.record.group])
     produce_old(orders, 2.5)
@@ -120,7 +120,7 @@ def test_records_whose_commit_is_gone_are_an_alarm_too_when_retention_comes_near
 
 
 def hopped(orders: DeclaredTopic, due_in_ms: int) -> list[Header]:
-    """What a worker writes into a delays partition."""
+    """Returns the headers of a copy that a worker writes to a delays partition."""
     due = b"%d" % (int(time.time() * 1000) + due_in_ms)
     own = {"dt-root": b"f:0:0:x", "dt-origin": b"f:0:0", "dt-hops": b"1", "dt-id": b"a", "dt-attempt": b"0"}
     return [*own.items(), ("dt-due-at", due)]
@@ -142,7 +142,7 @@ def test_a_retention_that_somebody_made_shorter_than_the_delay_is_an_alarm_befor
 
 @pytest.mark.slow
 def test_without_the_right_to_read_settings_the_least_that_the_operator_sets_is_taken_and_said(tmp_path: Path) -> None:
-    """Two days and two seconds: an outage budget comes on top of it."""
+    """The least retention is two days and two seconds, to which the operator adds the outage budget."""
     with (
         Broker(settings={**AUTHORIZER, **PATIENT}) as broker,
         WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness,
@@ -179,11 +179,13 @@ def test_the_alarm_comes_before_retention_removes_the_records_and_never_after_th
         assert time.time() * 1000 < removed_at_ms
         assert harness.admin.list_offsets([place], "earliest") == {place: 0}
         assert re.search(r"in [1-6]\d s", message)
-        wait_until(lambda: harness.admin.list_offsets([place], "earliest") == {place: 1}, what="retention removes it")
+        wait_until(
+            lambda: harness.admin.list_offsets([place], "earliest") == {place: 1}, what="retention removes the record"
+        )
         assert time.time() * 1000 >= removed_at_ms - 1000
         assert worker.terminate() == 0
         worker = harness.start(orders)
-        wait_until(lambda: "RecordsRemoved" in worker.alarm_reasons(), what="then it is said that they are gone")
+        wait_until(lambda: "RecordsRemoved" in worker.alarm_reasons(), what="the alarm that records were removed")
 
 
 @pytest.mark.slow

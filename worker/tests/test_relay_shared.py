@@ -1,4 +1,4 @@
-"""Workers of a consumer group serve all delayed topics that have it in their layouts, as these come and go."""
+"""The workers of a consumer group serve all delayed topics whose layouts name the group, while these come and go."""
 
 import random
 import struct
@@ -22,9 +22,9 @@ from delayed_topics_worker_testing.process import WorkerProcess
 pytestmark = pytest.mark.broker
 
 BACKLOG = 40_000
-"""Records of 1 kB: five requests of a megabyte are on their way before Kafka holds the next one back, for ten seconds at most."""
+"""Records of 1 kB. Five requests of 1 MB are in flight before Kafka throttles the producer, for ten seconds at most."""
 MANY = 2_000
-"""Partitions, of which it is too much to ask for all ten times a second."""
+"""More partitions than a worker should fetch ten times a second."""
 
 
 @pytest.fixture
@@ -91,13 +91,13 @@ def test_others_come_and_go_while_copies_take_long_and_none_comes_twice(harness:
     orders.flush()
     limit_producer(harness.connection.bootstrap_servers, group, 250_000)
     worker = harness.start(member=group, group=group)
-    orders.ready(BACKLOG // 2)  # which is more than Kafka takes before it slows down
+    orders.ready(BACKLOG // 2)  # more than Kafka accepts before it throttles the producer
     for _ in range(5):
         later = declare(harness, group)
         serves(worker, orders, later)
         later.remove()
         serves(worker, orders)
-    assert orders.released() < BACKLOG, "copies were on their way all the time"
+    assert orders.released() < BACKLOG, "copies were in flight all the time"
     limit_producer(harness.connection.bootstrap_servers, group, None)
     assert doubled(all_ready(orders, list(range(BACKLOG)))) == 0
 
@@ -106,7 +106,7 @@ def test_others_come_and_go_while_copies_take_long_and_none_comes_twice(harness:
 def test_a_worker_whose_group_has_grown_asks_as_seldom_as_one_that_found_it_so(
     harness: WorkerHarness, wire: SlowWire, group: str
 ) -> None:
-    """Workers are usually there before their topics. A broker answers 1,000 idle partitions some 20 times a second and core."""
+    """Workers usually exist before their topics. A broker answers some 20 fetches of 1,000 idle partitions per second and core."""
     waits_ms: list[int] = []
 
     def note(request: bytes) -> bytes:
@@ -119,21 +119,21 @@ def test_a_worker_whose_group_has_grown_asks_as_seldom_as_one_that_found_it_so(
     sent = produce(orders)
     assert doubled(all_ready(orders, sent)) == 0
     wire.change_requests(Api.FETCH, note)
-    wait_until(lambda: 100 in waits_ms, what="the worker asks for records", evidence=lambda: waits_ms[-10:])
+    wait_until(lambda: 100 in waits_ms, what="the worker fetches records", evidence=lambda: waits_ms[-10:])
     large = harness.declare((0, 1), group=group, begun=False, front_partitions=MANY)
     serves(worker, orders, large)
-    assert "no worker has" not in worker.log_path.read_text(), "it joined with all topics"
+    assert "no worker has" not in worker.log_path.read_text(), "the worker joined again with all topics"
     wait_until(
-        lambda: set(waits_ms[-5:]) == {MANY // 8 + 1}, what="it asks less often", evidence=lambda: waits_ms[-10:]
+        lambda: set(waits_ms[-5:]) == {MANY // 8 + 1}, what="it fetches less often", evidence=lambda: waits_ms[-10:]
     )
     assert doubled(all_ready(orders, [*sent, *produce(orders, first=len(sent))])) == 0
     large.remove()
-    wait_until(lambda: set(waits_ms[-5:]) == {100}, what="it asks more often", evidence=lambda: waits_ms[-10:])
+    wait_until(lambda: set(waits_ms[-5:]) == {100}, what="it fetches more often", evidence=lambda: waits_ms[-10:])
 
 
 def max_wait_ms(fetch: bytes, *, client_id: str) -> int | None:
-    """Of a request of version 12 or later, in which the headers end with a tag buffer. Up to 14, the replica's id comes first. None: it
-    is another client's."""
+    """Returns `max_wait_ms` of a fetch request, or None if the request is another client's. From version 12 on, the header ends with a tag
+    buffer. Up to version 14, the body begins with the replica's id."""
     version, length = struct.unpack_from(">2xh4xh", fetch)
     if fetch[10 : 10 + length] != client_id.encode():
         return None
@@ -157,15 +157,18 @@ def test_a_worker_whose_topics_went_to_another_group_leaves_its_own_and_takes_th
         return isinstance(found, GroupInfo) and not found.members
 
     wait_until(left, what="the worker has left the group")
-    wait_until(lambda: worker.get("/readyz")[0] == 200, what="it is ready, though there is nothing to serve")
-    wait_until(lambda: orders.names.front not in worker.get("/metrics")[1], what="no metric names what it has left")
+    wait_until(lambda: worker.get("/readyz")[0] == 200, what="the worker is ready, though it has no topic")
+    wait_until(lambda: orders.names.front not in worker.get("/metrics")[1], what="no metric names the topic")
     assert worker.status()["topics"] == {}
     produce(orders)
     orders.change(group=group)
     serves(worker, orders)
     wait_until(lambda: orders.released() == 60, what="all records are out", evidence=orders.released)
     topic = orders.names.front
-    wait_until(lambda: worker.metric("delayedtopics_released_total", topic=topic) == 60, what="it counts on")
+    wait_until(
+        lambda: worker.metric("delayedtopics_released_total", topic=topic) == 60,
+        what="the metric goes on from its last value",
+    )
     revoked = [e.detail for e in events_of(orders) if e.kind == "rebalance" and e.detail["change"] == "revoked"]
     assert sum(detail["partitions"] for detail in revoked) == 6
 
@@ -174,7 +177,7 @@ def test_a_worker_whose_topics_went_to_another_group_leaves_its_own_and_takes_th
 def test_a_worker_that_ended_serves_the_others_when_one_of_its_topics_has_gone_meanwhile(
     harness: WorkerHarness, group: str
 ) -> None:
-    """Kafka gives a static member what it had, even of topics that it does not ask for any more."""
+    """Kafka gives a static member its former partitions, even of topics to which the member no longer subscribes."""
     gone, stays = declare(harness, group), declare(harness, group)
     worker = harness.start(member="shared-0", group=group)
     serves(worker, gone, stays)
@@ -191,7 +194,8 @@ def test_a_worker_that_ended_serves_the_others_when_one_of_its_topics_has_gone_m
 def test_a_worker_that_ended_gives_up_a_topic_that_left_it_meanwhile(
     harness: WorkerHarness, group: str, assignor: str, comes_back: bool
 ) -> None:
-    """Whoever is to serve it waits for that, and so does a DelayedTopic that is deleted. If it comes back to this worker, it is served."""
+    """The next workers of the topic wait until it is given up, and so does the deletion of a DelayedTopic. If the topic comes back to this
+    worker, the worker serves it."""
     moved, stays = declare(harness, group), declare(harness, group)
     worker = harness.start(member="shared-0", group=group, assignor=assignor)
     serves(worker, moved, stays)
@@ -226,9 +230,9 @@ def test_a_topic_that_may_not_be_read_is_an_alarm_of_its_own_and_named_to_no_oth
 
     wait_until(lambda: any(alarm["reason"] == "KafkaRefused" for alarm in alarms()), what="the alarm", evidence=alarms)
     assert doubled(all_ready(beside, sent)) == 0
-    told = alarms()
-    assert [alarm["topic"] for alarm in told if alarm["reason"] == "KafkaRefused"] == [orders.names.front]
-    assert not [alarm for alarm in told if alarm["topic"] == beside.names.front]
+    raised = alarms()
+    assert [alarm["topic"] for alarm in raised if alarm["reason"] == "KafkaRefused"] == [orders.names.front]
+    assert not [alarm for alarm in raised if alarm["topic"] == beside.names.front]
 
     lift(guarded.connection, ResourceType.TOPIC, orders.names.front)
     wait_until(lambda: not alarms(), what="no alarm", evidence=alarms)
@@ -242,7 +246,8 @@ def test_a_worker_may_be_there_before_the_first_topic_of_its_group(harness: Work
 
 
 def hand_over(orders: DeclaredTopic, to: str) -> None:
-    """What an operator does: retired, until nobody has it; then what is committed, and the other group."""
+    """Hands the topic over as the operator does: retires it until no worker has it, then records the committed offsets for the other
+    group, and names that group."""
     harness, former = orders.harness, orders.record.group
     orders.change(state="retired")
 

@@ -1,5 +1,4 @@
-"""While Kafka is slow, and transactions are given up or topics made again: nothing is lost, and nothing comes twice with
-ExactlyOnce."""
+"""Kafka is slow while transactions are aborted or topics are created again. Nothing is lost, and with ExactlyOnce, nothing is doubled."""
 
 import base64
 import os
@@ -26,7 +25,7 @@ from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 pytestmark = pytest.mark.broker
 
 GRACE_SECONDS = 25.0
-"""Kubernetes gives a pod 30 s unless told otherwise."""
+"""Less than the 30 s that Kubernetes gives a pod by default."""
 EXACTLY: Any = {"guarantee": "ExactlyOnce"}
 
 
@@ -34,7 +33,7 @@ EXACTLY: Any = {"guarantee": "ExactlyOnce"}
 def test_a_transaction_that_is_committed_while_it_is_given_up_is_not_done_again(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """The call to commit it is on its way, and arrives before the next producer of its id."""
+    """The request that commits the transaction is in flight, and reaches Kafka before the next producer with the same transactional id."""
     orders = harness.declare((0, 1))
     harness.start(orders, **EXACTLY)
     wire.hold_back_requests(Api.ADD_OFFSETS_TO_TXN, 0.15)
@@ -51,15 +50,15 @@ def test_a_transaction_that_is_committed_while_it_is_given_up_is_not_done_again(
 def test_a_partitions_first_record_that_kafka_refuses_for_a_moment_is_sent_again(
     harness: WorkerHarness, wire: SlowWire, guarantee: str
 ) -> None:
-    """Kafka takes any sequence number from a producer of which it knows nothing, and librdkafka takes the records before it for
-    delivered: also one that has just been refused, by a broker that is the partition's leader a moment later."""
+    """Kafka accepts any sequence number from a producer that it does not know, and librdkafka then considers all earlier records
+    delivered. These may include a record that was just refused, by a broker that became the partition's leader a moment later."""
     orders = harness.declare((0,))
     harness.start(orders, guarantee=guarantee)
     orders.produce(b"0", partition=0)
     orders.flush()
     orders.ready(1)
     refused = wire.refuse_first(orders.names.ready)
-    wire.hold_back_requests(Api.PRODUCE, 0.1, client_id="orders-0")  # while more come that may go with it
+    wire.hold_back_requests(Api.PRODUCE, 0.1, client_id="orders-0")  # while more arrive that may be sent with it
     for n in range(1, 50):
         orders.produce(b"%d" % n, partition=1)
         time.sleep(0.02)
@@ -74,8 +73,8 @@ def test_a_partitions_first_record_that_kafka_refuses_for_a_moment_is_sent_again
 def test_what_kafka_refuses_of_a_topic_that_was_made_again_is_sent_again(
     harness: WorkerHarness, wire: SlowWire, guarantee: str
 ) -> None:
-    """Of its producers Kafka knows nothing, and a worker that has not seen that it was away takes it for the one that it knows. As
-    above, the client takes for delivered what was refused."""
+    """Kafka does not know the producers of the new topic, and a worker that has not noticed the deletion takes it for the former topic.
+    As above, librdkafka considers a refused record delivered."""
     orders = harness.declare((0, 4), front_partitions=1)
     invoices = f"{orders.names.front}.invoices"
     orders.change(ready_topics=(AllowedTopic(invoices, 0),))
@@ -92,8 +91,8 @@ def test_what_kafka_refuses_of_a_topic_that_was_made_again_is_sent_again(
     assert harness.admin.delete_topics([invoices]) == {invoices: None}
     harness.create([spec])
     refused = wire.refuse_first(invoices)
-    wire.hold_back_requests(Api.PRODUCE, 0.1, client_id="orders-0")  # while more become due that may go with it
-    wait_until(refused.is_set, what="the first is refused", timeout_seconds=20)
+    wire.hold_back_requests(Api.PRODUCE, 0.1, client_id="orders-0")  # while more become due that may be sent with it
+    wait_until(refused.is_set, what="the first record is refused", timeout_seconds=20)
     time.sleep(2)
     wire.hold_back_requests(Api.PRODUCE, 0, client_id="orders-0")
 
@@ -123,25 +122,25 @@ def test_a_worker_that_ends_while_it_asks_what_is_committed_commits_nothing_of_a
 def test_records_that_were_read_in_time_keep_their_order_though_they_became_due_before_they_could_be_sent(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """Some hop. Then Kafka answers no commit, so that nothing may be sent, until those that are read after them are due too."""
+    """Some records hop. Then Kafka answers no commits, so the worker sends nothing until the records that it reads later are due too."""
     orders = harness.declare((1,), front_partitions=1)
     worker = harness.start(orders)
     with steady_load(orders, per_second=100, levels=1) as sent:
         wait_until(lambda: orders.released() > 0, what="records come out")
         wire.hold_back_requests(Api.OFFSET_COMMIT, 3, client_id="orders-0")
         held_at = len(sent)
-        wait_until(lambda: len(sent) >= held_at + 450, what="commits are answered again, and more records come")
+        wait_until(lambda: len(sent) >= held_at + 450, what="commits are answered again, and more records arrive")
         wire.hold_back_requests(Api.OFFSET_COMMIT, 0, client_id="orders-0")
 
     ready = sorted(all_ready(orders, sent, timeout_seconds=60), key=lambda record: record.offset)
     assert [int(record.value or b"") for record in ready] == sent
-    assert Reason.TARGET_UNAVAILABLE not in worker.alarm_reasons(), "it would be shown for longer than a minute"
+    assert Reason.TARGET_UNAVAILABLE not in worker.alarm_reasons(), "this alarm would be shown for longer than a minute"
 
 
 def test_a_worker_that_ends_while_a_transaction_fails_commits_nothing_of_it(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """Of its copies one is refused, after the others were acknowledged."""
+    """Kafka refuses one copy of the transaction after it has acknowledged the others."""
     orders = harness.declare((1,), config={"ready": {"max.message.bytes": "5000"}})
     worker = harness.start(orders, **EXACTLY)
     for n in range(100):
@@ -164,7 +163,7 @@ def test_copies_that_arrive_when_their_topic_was_made_again_finish_nothing_of_th
 ) -> None:
     orders = harness.declare((0,), front_partitions=1)
     worker = harness.start(orders, guarantee=guarantee)
-    orders.produce(b"first")  # it goes alone
+    orders.produce(b"first")  # its copy is sent alone
     orders.flush()
     orders.ready(1)
     wire.hold_back_requests(Api.PRODUCE, 60, client_id="orders-0")
@@ -172,27 +171,27 @@ def test_copies_that_arrive_when_their_topic_was_made_again_finish_nothing_of_th
         orders.produce(b"old%d" % n)
     orders.flush()
 
-    def on_their_way() -> int:
-        """As many as were read at once."""
+    def in_flight() -> int:
+        """Returns the number of copies in flight, or 0 until the worker has read all 30 records."""
         seen = worker.status()["topics"][orders.names.front]
         return 30 - int(seen["waiting"]) if seen["due_lag"] == 30 else 0
 
-    wait_until(lambda: on_their_way() > 0, what="copies are sent", evidence=worker.evidence)
-    sent = on_their_way()
+    wait_until(lambda: in_flight() > 0, what="copies are sent", evidence=worker.evidence)
+    sent = in_flight()
     harness.admin.delete_topics([orders.names.front])
     info = orders.make("front", 1)
     wait_until(lambda: Reason.TOPIC_RECREATED in worker.alarm_reasons(), what="the alarm", evidence=worker.evidence)
     orders.accept(info, begun=0)
     wait_until(
         lambda: Reason.TOPIC_RECREATED not in worker.alarm_reasons(),
-        what="the new one is served",
+        what="the new topic is served",
         evidence=worker.evidence,
     )
 
     wire.hold_back_requests(Api.PRODUCE, 0, client_id="orders-0")
     wait_until(
         lambda: orders.released() > sent or worker.metric("delayedtopics_failed_commits_total") > 0,
-        what="the copies of the old one arrive, or their transaction took too long",
+        what="the copies from the old topic arrive, or their transaction has timed out",
         evidence=worker.evidence,
     )
 
@@ -201,14 +200,14 @@ def test_copies_that_arrive_when_their_topic_was_made_again_finish_nothing_of_th
         orders.produce(value)
     orders.flush()
     with harness.reader(orders.names.ready) as read:
-        wait_until(lambda: {r.value for r in read()} >= new, what="all new ones come", timeout_seconds=60)
+        wait_until(lambda: {r.value for r in read()} >= new, what="all new records are released", timeout_seconds=60)
 
 
 @pytest.mark.slow
 def test_that_records_were_removed_is_not_said_of_a_topic_that_was_made_again_meanwhile(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """The worker's offset is out of range, and what Kafka has instead is answered when the new topic is accepted."""
+    """The worker's offset is out of range, and Kafka answers which offsets it has only when the new topic is accepted."""
     orders = harness.declare((0,), front_partitions=1)
     worker = harness.start(orders)
     for n in range(30):
@@ -226,12 +225,12 @@ def test_that_records_were_removed_is_not_said_of_a_topic_that_was_made_again_me
         orders.flush()
         time.sleep(0.05)
 
-    wait_until(lambda: orders.released() == 90, what="all come", evidence=worker.evidence, timeout_seconds=30)
+    wait_until(lambda: orders.released() == 90, what="all are released", evidence=worker.evidence, timeout_seconds=30)
 
 
 class BehindTheEnd:
-    """Makes one fetch of the first front partition, at that offset, one of an offset that Kafka doesn't have. In a fetch a topic's id
-    is followed by the number of its partitions, and a partition by its leader's epoch and the offset."""
+    """Changes one fetch of the first front partition at `offset` into a fetch of an offset that Kafka does not have. In the request, a
+    topic's id is followed by the number of its partitions, and a partition by its leader's epoch and the offset."""
 
     def __init__(self, orders: DeclaredTopic, offset: int) -> None:
         topic_id = base64.urlsafe_b64decode(orders.topics.ids[orders.names.front] + "==")
@@ -249,7 +248,7 @@ class BehindTheEnd:
 def test_a_fetch_that_kafka_refuses_though_it_has_the_records_is_done_again(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """So may one of a topic that is gone, when that is answered after it is known where the new one begins."""
+    """This also happens to a fetch of a deleted topic, if Kafka answers it after the worker knows where the new topic begins."""
     orders = harness.declare((0,), front_partitions=1)
     worker = harness.start(orders)
     for n in range(30):
@@ -271,7 +270,7 @@ def test_a_fetch_that_kafka_refuses_though_it_has_the_records_is_done_again(
 def test_what_is_committed_counts_though_it_is_answered_after_where_the_partition_begins(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """Of 100 records 50 were removed by retention, and 60 had been released. Answers that take over a second never came."""
+    """Of 100 records, 60 were released, and 50 are removed, as by retention. Workers once never got an answer that took over a second."""
     orders = harness.declare((0,), front_partitions=1)
     for n in range(100):
         orders.produce(b"%d" % n)
@@ -291,7 +290,7 @@ def test_what_is_committed_counts_though_it_is_answered_after_where_the_partitio
 def test_nothing_is_passed_over_when_transactions_are_given_up_while_fetches_are_slow(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """Partitions that give nothing are placed anew, also those of which it is not known where they begin."""
+    """The engine places silent partitions again, even if it does not know yet where they begin."""
     orders = harness.declare((0, 1))
     harness.start(orders, **EXACTLY)
     with steady_load(orders, per_second=200, levels=2) as sent:
@@ -310,16 +309,16 @@ def test_nothing_is_passed_over_when_transactions_are_given_up_while_fetches_are
 def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
     harness: WorkerHarness, wire: SlowWire, *, is_stopped: bool
 ) -> None:
-    """What it has on its way is no more than arrives in the time that giving partitions up may take."""
+    """The worker has no more copies in flight than arrive in the time in which it may give partitions up."""
     orders = harness.declare((0,), front_partitions=8, partitions=1)
     wire.limit_requests(500_000, client_id="orders-0")
-    numbers = [random.getrandbits(1000) for _ in range(20_000)]  # which lz4 makes no smaller
+    numbers = [random.getrandbits(1000) for _ in range(20_000)]  # lz4 can't make them smaller
     for n, number in enumerate(numbers):
         orders.produce(b"%d" % number, partition=n % 8)
     orders.flush()
     worker = harness.start(orders, member="orders-0")
-    wait_until(lambda: orders.released() > 3_000, what="it has released some", poll_seconds=0.2)
-    assert orders.released() < len(numbers) / 2, "it is slow"
+    wait_until(lambda: orders.released() > 3_000, what="some records are released", poll_seconds=0.2)
+    assert orders.released() < len(numbers) / 2, "the worker is slow"
     if is_stopped:
         assert worker.terminate() == 0
     harness.start(orders, member="orders-1")
@@ -332,7 +331,7 @@ def test_a_worker_whose_copies_take_long_to_arrive_repeats_none(
 def test_a_worker_that_is_stopped_while_it_gives_partitions_up_repeats_none(
     harness: WorkerHarness, wire: SlowWire, protocol: str
 ) -> None:
-    """It hears of the rebalance within 2 s, and waits for its copies, for 4 s."""
+    """The worker learns of the rebalance within 2 s, and then waits up to 4 s for its copies."""
     orders = harness.declare((0,), front_partitions=4, partitions=1)
     worker = harness.start(orders, member="orders-0", protocol=protocol)
     with steady_load(orders, per_second=100, levels=1) as sent:
@@ -379,7 +378,7 @@ def test_a_worker_that_is_stopped_while_kafka_does_not_answer_ends_before_its_po
 def test_a_worker_that_waits_for_acknowledgements_takes_no_processor_for_it(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """Ten copies are on their way to a partition, and ten more are due."""
+    """Ten copies to one partition are in flight, and ten more records are due."""
     orders = harness.declare((0,), front_partitions=1)
     worker = harness.start(orders)
     orders.produce(b"0")

@@ -1,4 +1,4 @@
-"""What a worker shows of itself: /status, /metrics, probes, events."""
+"""What a worker shows in /status, /metrics, probes and events."""
 
 import pytest
 from delayed_topics_devcluster.waiting import wait_until
@@ -52,9 +52,9 @@ def test_what_waits_is_counted_by_when_it_is_due(harness: WorkerHarness) -> None
             orders.produce(headers=[("dt-delay-level", b"%d" % level)])
     orders.flush()
     topic = orders.names.front
-    wait_until(lambda: worker.metric("delayedtopics_hopped_total", topic=topic) == 7, what="all of them are copied on")
+    wait_until(lambda: worker.metric("delayedtopics_hopped_total", topic=topic) == 7, what="all records have hopped")
     worker.terminate()
-    worker = harness.start(orders)  # looks when it begins, and then every 30 s
+    worker = harness.start(orders)  # counts pending records when it begins, and then every 30 s
 
     def pending(delay: str, within: str) -> float:
         labels = {"topic": topic, "delay_seconds": delay, "due_within_seconds": within}
@@ -75,10 +75,10 @@ def test_a_life_is_written_to_the_events(harness: WorkerHarness) -> None:
     kinds = ["worker-started", "assignment", "rebalance", "rebalance", "rebalance", "worker-stopped"]
     assert [e.kind for e in events] == kinds
     assert {e.member for e in events} == {"orders-7"}
-    told, assigned, *others = (event.detail for event in events[1:5])
+    assignment, assigned, *others = (event.detail for event in events[1:5])
     revoked, caught_up = sorted(others, key=lambda detail: detail["change"] == "caught-up")
     assert (caught_up["change"], caught_up["delayed"], caught_up["places"]) == ("caught-up", 0, assigned["places"])
-    assert told == {
+    assert assignment == {
         "group": orders.names.group,
         "generation": assigned["generation"],
         "places": assigned["places"],

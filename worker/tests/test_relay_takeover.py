@@ -1,4 +1,5 @@
-"""Partitions of a worker that died in the middle of a transaction, and those of others meanwhile."""
+"""A worker takes over partitions from one that died in the middle of a transaction. A worker gets partitions back while the beginning of
+their former assignment is still to come."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,12 +35,13 @@ def test_an_open_transaction_holds_up_only_the_partition_that_it_is_about(
     worker.ready()
     wait_until(
         lambda: [orders.committed()[orders.names.front, p].offset for p in range(2)] == [10, 10],
-        what="everything is committed",
+        what="every record is committed",
     )
 
 
 class BeginsFromTheFirst:
-    """An engine that is told where each partition began once, just after it was assigned the partition again."""
+    """Wraps an engine. It begins each partition as in a former assignment, after Kafka has assigned the partition again and before Python
+    has taken the new assignment."""
 
     def __init__(self, orders: DeclaredTopic, **settings: Any) -> None:
         self._engine = Engine(**settings)
@@ -69,7 +71,7 @@ class BeginsFromTheFirst:
 def test_where_a_former_assignment_began_makes_nothing_come_twice(
     harness: WorkerHarness, guarantee: Guarantee, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A partition may go and come back while the thread that decides where it begins has no processor."""
+    """A partition may be revoked and assigned again while the thread that decides where it begins gets no processor time."""
     orders = harness.declare((0,))
     sent = list(range(30))
     for n in sent:

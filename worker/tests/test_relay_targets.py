@@ -1,4 +1,4 @@
-"""Records that ask for another ready topic come out there, and wait for one that is missing."""
+"""Records that request another ready topic come out there, and wait for the topic if it is missing."""
 
 import os
 import time
@@ -25,7 +25,7 @@ def make(harness: WorkerHarness, name: str, partitions: int = 3) -> TopicInfo:
 
 
 def declare(harness: WorkerHarness, *topics: str, **further: Any) -> tuple[DeclaredTopic, list[str]]:
-    """A delayed topic with delays of 0 s, 1 s and 2 s, and the names of other ready topics that it allows."""
+    """Declares a delayed topic with delays of 0 s, 1 s and 2 s. Returns the topic and the names of other ready topics that it allows."""
     orders = harness.declare(**further)
     names = [f"{orders.names.front}.{topic}" for topic in topics]
     allow(orders, *names)
@@ -38,10 +38,10 @@ def allow(orders: DeclaredTopic, *topics: str) -> None:
 
 
 def delete(harness: WorkerHarness, broker: Broker, topic: str) -> None:
-    """Returns when the broker takes no more records for it, which is a moment after Kafka has answered."""
+    """Deletes the topic. Returns when the broker accepts no more records for it, which is a moment after Kafka has answered."""
     assert harness.admin.delete_topics([topic]) == {topic: None}
     data = broker.directory / "data"
-    wait_until(lambda: not any(data.glob(f"{topic}-[0-9]")), what=f"the broker has given up {topic}")
+    wait_until(lambda: not any(data.glob(f"{topic}-[0-9]")), what=f"the broker has removed {topic}")
 
 
 def asks(topic: str, *, level: int = 1) -> list[Header]:
@@ -71,8 +71,8 @@ def test_each_record_comes_out_in_the_topic_that_it_asks_for(harness: WorkerHarn
 def test_only_records_that_are_too_large_for_the_topic_that_they_ask_for_are_dead_letters(
     harness: WorkerHarness, guarantee: str
 ) -> None:
-    """A batch with one of them is refused whole, and those of all partitions may be in one batch: who tries a record alone has to see to it
-    that nothing goes with it."""
+    """Kafka refuses a whole batch if one of its records is too large, and a batch may have copies from all front partitions. When the
+    worker sends a record alone, nothing else may be in its batch."""
     orders, (invoices,) = declare(harness, "invoices", front_partitions=4)
     spec = NewTopicSpec(
         name=invoices, partitions=1, replication_factor=1, config={**CONFIG, "max.message.bytes": "100000"}
@@ -110,7 +110,7 @@ def test_a_retry_comes_back_into_the_topic_of_its_first_attempt(harness: WorkerH
     orders.produce(b"v", headers=asks(invoices))
     orders.flush()
     (first,) = harness.read(invoices, 1)
-    orders.produce(first.value, headers=first.headers)  # as a consumer does that copies all headers
+    orders.produce(first.value, headers=first.headers)  # as by a consumer that copies all headers
     orders.flush()
     again = max(harness.read(invoices, 2), key=lambda r: r.at_ms)
     assert (again.header("dt-attempt"), again.header("dt-id")) == (b"1", first.header("dt-id"))
@@ -166,7 +166,9 @@ def test_a_topic_that_is_allowed_from_now_on_is_found_at_once(harness: WorkerHar
     (dead,) = orders.dead(1)
     assert dead.header("dt-reason") == b"TargetNotAllowed"
     allow(orders, invoices)
-    wait_until(lambda: _is_released(orders, invoices), what="a record comes out there", timeout_seconds=60)
+    wait_until(
+        lambda: _is_released(orders, invoices), what="a record comes out in the allowed topic", timeout_seconds=60
+    )
 
 
 def _is_released(orders: DeclaredTopic, topic: str) -> bool:
@@ -178,7 +180,8 @@ def _is_released(orders: DeclaredTopic, topic: str) -> bool:
 
 
 def send_twenty_that_lose_their_topic(orders: DeclaredTopic, broker: Broker, topic: str, guarantee: str) -> None:
-    """The first comes out there before the topic is deleted. Returns when the worker tells that it is missing."""
+    """Produces twenty records for the topic, of which the first comes out before the topic is deleted. Returns when the worker reports
+    that the topic is missing."""
     make(orders.harness, topic)
     worker = orders.harness.start(orders, guarantee=guarantee)
     orders.produce(b"0", headers=asks(topic))
@@ -188,7 +191,7 @@ def send_twenty_that_lose_their_topic(orders: DeclaredTopic, broker: Broker, top
     for n in range(1, 20):
         orders.produce(b"%d" % n, headers=asks(topic, level=n % 2 + 1))
     orders.flush()
-    wait_until(lambda: bool(worker.status()["alarms"]), what="an alarm tells that the topic is missing")
+    wait_until(lambda: bool(worker.status()["alarms"]), what="the alarm that the topic is missing")
 
 
 @GUARANTEES

@@ -1,4 +1,4 @@
-"""A worker by tokens that last for seconds, and a token endpoint that gives none for a while."""
+"""A worker that authenticates with tokens of a few seconds outlives a token endpoint that gives none for a while."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def test_a_worker_outlives_its_token_endpoint(tmp_path: Path) -> None:
         WorkerHarness(Connection(bootstrap_servers=kafka.broker.bootstrap), tmp_path) as harness,
     ):
         orders = harness.declare((0,), front_partitions=1, partitions=1)
-        harness.connection = kafka.connection  # of the worker; the test itself needs no token
+        harness.connection = kafka.connection  # for the worker only, as the test itself needs no token
         worker = harness.start(orders)
         kafka.tokens.away = True
 
@@ -27,7 +27,7 @@ def test_a_worker_outlives_its_token_endpoint(tmp_path: Path) -> None:
             assert isinstance(group, GroupInfo), group
             return len(group.members)
 
-        wait_until(lambda: members() == 0, what="Kafka has taken the worker for gone")
+        wait_until(lambda: members() == 0, what="Kafka has removed the worker from its group")
         harness.connection = Connection(bootstrap_servers=kafka.broker.bootstrap)
         orders.produce(b"late")
         orders.flush()

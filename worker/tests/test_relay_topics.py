@@ -1,4 +1,4 @@
-"""Topics that go, come back, change or pause under a running worker."""
+"""Topics are deleted, created again, changed or paused while a worker runs."""
 
 import time
 from dataclasses import replace
@@ -39,8 +39,8 @@ def calm(worker: WorkerProcess) -> None:
     wait_until(lambda: not worker.alarm_reasons(), what="no alarm")
 
 
-def told(worker: WorkerProcess, orders: DeclaredTopic, field: str, value: object) -> None:
-    """The worker has read it from the registry."""
+def wait_until_shown(worker: WorkerProcess, orders: DeclaredTopic, field: str, value: object) -> None:
+    """Waits until the worker's status shows a value that comes from the registry."""
 
     def shown() -> object:
         return worker.status().get("topics", {}).get(orders.names.front, {}).get(field)
@@ -79,9 +79,9 @@ def test_a_deleted_ready_topic_stops_its_partitions_until_it_is_made_and_noted_a
     alarmed(worker, Reason.TARGET_UNAVAILABLE)
     produce_numbers(orders, range(10, 30))
     produce_numbers(others, range(10))
-    assert values(others, 10) == list(range(10)), "others go on"
+    assert values(others, 10) == list(range(10)), "the other delayed topic goes on"
     assert harness.admin.describe_topics([orders.names.ready])[orders.names.ready] is None, (
-        "it isn't made by a producer"
+        "no producer creates the topic"
     )
 
     again = orders.make("ready", 1)
@@ -117,7 +117,7 @@ def test_a_missing_dead_letter_topic_stops_only_the_partition_that_needs_it(harn
     produce_numbers(orders, range(20, 30), partition=1)
     wait_until(lambda: {r.partition for r in orders.ready(20)} >= {1}, what="partition 1 goes on")
     for _ in range(40):
-        assert worker.alarm_reasons() == {Reason.TARGET_UNAVAILABLE}, "it stays until the copy was taken"
+        assert worker.alarm_reasons() == {Reason.TARGET_UNAVAILABLE}, "the alarm stays until Kafka accepts the copy"
         time.sleep(0.1)
 
     orders.note_id(orders.make("dead-letter", 2))
@@ -154,11 +154,11 @@ def test_pausing_stops_releases_and_not_hops(harness: WorkerHarness) -> None:
     orders = harness.declare((0, 10), front_partitions=1)
     worker = harness.start(orders)
     orders.change(paused=True)
-    told(worker, orders, "paused", True)
+    wait_until_shown(worker, orders, "paused", True)
     produce_numbers(orders, range(20))
     orders.produce(b"20", headers=[("dt-delay-level", b"2")], partition=0)
     orders.flush()
-    assert len(harness.read(orders.names.delays, 1)) == 1, "it hops"
+    assert len(harness.read(orders.names.delays, 1)) == 1, "the record with a delay hops"
     time.sleep(1.5)
     assert orders.released() == 0
 
@@ -173,7 +173,7 @@ def test_a_new_layout_is_followed_live_and_only_once_it_serves(harness: WorkerHa
     grown = evolve(orders.record.layout, LayoutSpec(delay_seconds=(0, 1, 2), partitions=3))
     orders.change(layout=grown, state="planned", retry_cap=5, before=orders.record)
     worker.kill()
-    worker = harness.start(orders)  # Kafka may refuse what is planned for long, and workers come and go meanwhile
+    worker = harness.start(orders)  # Kafka may refuse a planned layout for long, and workers restart meanwhile
     orders.produce(b"planned", headers=[("dt-delay-level", b"3")], partition=0)
     orders.flush()
     harness.admin.create_partitions({orders.names.delays: 3})
@@ -183,7 +183,7 @@ def test_a_new_layout_is_followed_live_and_only_once_it_serves(harness: WorkerHa
     harness.write(orders.topics)
     (planned,) = orders.ready(1)
     orders.change(state="serving", before=None)
-    told(worker, orders, "generation", grown.generation)
+    wait_until_shown(worker, orders, "generation", grown.generation)
     orders.produce(b"serving", headers=[("dt-delay-level", b"3")], partition=0)
     orders.produce(b"below the new cap", headers=[("dt-attempt", b"4")], partition=0)
     orders.flush()
@@ -191,10 +191,10 @@ def test_a_new_layout_is_followed_live_and_only_once_it_serves(harness: WorkerHa
     ready = {r.value: r for r in orders.ready(3)}
 
     appended_at_ms = {r.value: r.at_ms for r in harness.read(orders.names.front, 3)}
-    assert planned.due_at_ms - appended_at_ms[b"planned"] == 1000, "level 3 was the last entry"
+    assert planned.due_at_ms - appended_at_ms[b"planned"] == 1000, "in the list of two entries, level 3 means the last"
     assert ready[b"serving"].due_at_ms - appended_at_ms[b"serving"] == 2000
     assert b"below the new cap" in ready
-    wait_until(lambda: (orders.names.delays, 2) in orders.committed(), what="the worker commits what nobody else can")
+    wait_until(lambda: (orders.names.delays, 2) in orders.committed(), what="the worker commits for the new partition")
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ def test_partitions_that_somebody_adds_to_the_delays_topic_keep_no_worker_from_b
     orders = harness.declare((0, 1), partitions=2)
     harness.admin.create_partitions({orders.names.delays: 4})
     worker = harness.start(orders)
-    told(worker, orders, "partitions", [f"{orders.names.front}[0-1]", f"{orders.names.delays}[0-3]"])
+    wait_until_shown(worker, orders, "partitions", [f"{orders.names.front}[0-1]", f"{orders.names.delays}[0-3]"])
     orders.produce(b"late", headers=[("dt-delay-level", b"2")])
     orders.flush()
     assert [r.value for r in orders.ready(1)] == [b"late"]
@@ -218,17 +218,17 @@ def test_records_of_a_new_delay_go_to_its_new_partition_without_an_alarm(
     orders = harness.declare((0, 1), partitions=2, front_partitions=1)
     worker = harness.start(orders, guarantee=guarantee)
     for delay_seconds in [(0, 1, 2), (0, 1, 2, 3), (0, 1, 2, 3, 4)]:
-        produce_numbers(orders, range(len(delay_seconds)))  # its clients know the topics by now
+        produce_numbers(orders, range(len(delay_seconds)))  # now the worker's clients know the topics
         orders.grow(delay_seconds)
-        told(worker, orders, "generation", orders.record.layout.generation)
+        wait_until_shown(worker, orders, "generation", orders.record.layout.generation)
         orders.produce(b"new", headers=[("dt-delay-level", b"%d" % len(delay_seconds))], partition=0)
         orders.flush()
 
     assert len(orders.ready(15)) == 15
-    told_of: list[Event] = []
-    with EventFollower(harness.connection) as events:
-        events.catch_up(60, told_of.append)
-    assert {e.kind for e in told_of if e.topic == orders.names.front} == {"worker-started", "assignment", "rebalance"}
+    events: list[Event] = []
+    with EventFollower(harness.connection) as follower:
+        follower.catch_up(60, events.append)
+    assert {e.kind for e in events if e.topic == orders.names.front} == {"worker-started", "assignment", "rebalance"}
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
@@ -238,10 +238,12 @@ def test_a_delay_of_zero_that_is_new_makes_the_worker_read_without_waiting_and_n
     orders = harness.declare((1, 2), partitions=2)
     worker = harness.start(orders, guarantee=guarantee)
     produce_numbers(orders, range(500))
-    wait_until(lambda: bool(orders.ready(1)), what="some are out, others wait")
+    wait_until(lambda: bool(orders.ready(1)), what="some records are out, others wait")
     orders.grow((0, 1, 2))
     produce_numbers(orders, range(500, 1_000))
-    wait_until(lambda: "joining again" in worker.log_path.read_text(), what="another client reads")
+    wait_until(
+        lambda: "joining again" in worker.log_path.read_text(), what="the worker joins again with another client"
+    )
     produce_numbers(orders, range(1_000, 1_500))
 
     assert len(values(orders, 1_500)) == 1_500
@@ -253,7 +255,7 @@ def test_a_worker_waits_for_its_layout(harness: WorkerHarness) -> None:
     names = TopicNames.of("waiting-for-its-layout")
     absent = DeclaredTopic(harness, names, harness.declare((0,)).record)
     worker = harness.start(absent, ready=False)
-    wait_until(lambda: worker.get("/livez")[0] == 200, what="it lives")
+    wait_until(lambda: worker.get("/livez")[0] == 200, what="the worker is alive")
 
     assert worker.get("/readyz")[0] == 503
     assert worker.terminate() == 0

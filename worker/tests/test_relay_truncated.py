@@ -1,4 +1,4 @@
-"""Kafka loses the end of a partition, as after an unclean election, or when the only replica's last writes were not on its disk."""
+"""Kafka loses the end of a partition, as after an unclean leader election, or if the only replica's last writes did not reach its disk."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,13 +22,13 @@ from delayed_topics_worker_testing.process import WorkerProcess
 
 pytestmark = pytest.mark.broker
 
-AWAY: dict[str, Any] = {"protocol": "consumer", "assignor": "Uniform"}
-"""A classic member gives up its partitions when the broker is away for ten seconds."""
+KEEPS_PARTITIONS: dict[str, Any] = {"protocol": "consumer", "assignor": "Uniform"}
+"""With the protocol `classic`, a member would give up its partitions when the broker is away for ten seconds."""
 
 
 @contextmanager
 def down(broker: Broker) -> Iterator[None]:
-    """As after a power failure: nothing says that what is on the disk is whole."""
+    """Stops the broker during the block. It starts as after a power failure, without Kafka's mark of a clean shutdown."""
     broker.stop()
     (broker.directory / "data" / ".kafka_cleanshutdown").unlink()
     yield
@@ -36,11 +36,11 @@ def down(broker: Broker) -> Iterator[None]:
 
 
 def cut_last_batch(broker: Broker, topic: str, partition: int) -> int:
-    """Returns the first offset that is lost."""
+    """Removes the last batch from the log of a stopped broker. Returns the first offset that is lost."""
     (log,) = (broker.directory / "data" / f"{topic}-{partition}").glob("*.log")
     whole = log.read_bytes()
     start = end = 0
-    while end < len(whole):  # a batch begins with its offset, and the length of what comes after these twelve bytes
+    while end < len(whole):  # a batch begins with its offset and the length of what follows these twelve bytes
         start, end = end, end + 12 + int.from_bytes(whole[end + 8 : end + 12])
     log.write_bytes(whole[:start])
     return int.from_bytes(whole[start : start + 8])
@@ -52,12 +52,12 @@ def is_empty(admin: KafkaAdmin, group: str) -> bool:
 
 
 def is_stranded(worker: WorkerProcess) -> bool:
-    """One outage in fifty makes the client forget its brokers, and with it goes what it knew of the partition."""
+    """In one outage of fifty, the client loses the addresses of its brokers. The client that replaces it does not know the former end."""
     return "lost the addresses of all brokers" in worker.log_path.read_text()
 
 
 def lose_the_last_of_three(broker: Broker, orders: DeclaredTopic) -> int:
-    """Of three records that the worker has released. Returns the offset of the one that is lost."""
+    """Produces three records, and makes the broker lose the last after the worker has released all. Returns the offset of the lost one."""
     producer = Producer(orders.harness.connection.client_config())
     for n in range(3):
         producer.produce(orders.names.front, b"before %d" % n, partition=0)
@@ -74,7 +74,7 @@ def test_lost_records_are_an_alarm_and_those_that_get_their_offsets_come_out_whe
     with Broker() as broker, WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
         while True:
             orders = harness.declare((0,), front_partitions=1, partitions=1)
-            worker = harness.start(orders, guarantee=guarantee, **AWAY)
+            worker = harness.start(orders, guarantee=guarantee, **KEEPS_PARTITIONS)
             end = lose_the_last_of_three(broker, orders)
             for n in range(10):
                 orders.produce(b"after %d" % n)
@@ -86,7 +86,7 @@ def test_lost_records_are_an_alarm_and_those_that_get_their_offsets_come_out_whe
             )
             if not is_stranded(worker):
                 break
-            worker.kill()  # and the same with another topic
+            worker.kill()  # and try again with another topic
 
         (message,) = (a["message"] for a in worker.status()["alarms"] if a["reason"] == Reason.RECORDS_REMOVED)
         assert f"{orders.names.front} [0] at offset 3 " in message
@@ -98,24 +98,24 @@ def test_lost_records_are_an_alarm_and_those_that_get_their_offsets_come_out_whe
         assert admin.commit(orders.record.group, {(orders.names.front, 0): OffsetAndMetadata(end)}) == {
             (orders.names.front, 0): None
         }
-        harness.start(orders, guarantee=guarantee, **AWAY)
+        harness.start(orders, guarantee=guarantee, **KEEPS_PARTITIONS)
         assert {f"after {n}".encode() for n in range(10)} <= {r.value for r in orders.ready(13)}
 
 
 def replaced(orders: DeclaredTopic) -> int:
-    """How often producers of this topic's workers were, as its events say."""
-    told: list[Event] = []
+    """Returns how often the producers of this topic's workers were replaced, according to events."""
+    events: list[Event] = []
     with EventFollower(orders.harness.connection) as follower:
-        follower.catch_up(60, told.append)
-    return sum(event.kind == "producers-replaced" and event.topic == orders.names.front for event in told)
+        follower.catch_up(60, events.append)
+    return sum(event.kind == "producers-replaced" and event.topic == orders.names.front for event in events)
 
 
 def test_a_producer_that_fails_for_good_is_replaced_and_what_it_had_comes_out(tmp_path: Path) -> None:
-    """A broker that has lost what a producer wrote last takes nothing more from it."""
+    """A broker that has lost the last records of a producer accepts no more records from it."""
     partitions, count = 8, 4000
     with Broker() as broker, WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
         orders = harness.declare((0,), front_partitions=partitions, partitions=1)
-        worker = harness.start(orders, **AWAY)
+        worker = harness.start(orders, **KEEPS_PARTITIONS)
         for n in range(count):
             orders.produce(b"%d" % n, key=b"%d" % n)
         orders.flush()

@@ -1,4 +1,4 @@
-"""A partition that has records and gives none is said, with where, for how long and what to do."""
+"""A partition has records but delivers none. An alarm says which partition it is, for how long this lasts, and what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 class Application:
-    """Produces in transactions, as any client may, and has ten minutes to end one."""
+    """An application that produces in transactions, each of which may stay open for ten minutes."""
 
     def __init__(self, orders: DeclaredTopic) -> None:
         self._topic = orders.names.front
@@ -29,7 +29,7 @@ class Application:
 
     @contextmanager
     def transaction(self, *values: bytes, partition: int, commit: bool = True) -> Iterator[None]:
-        """Open with these records in it until the block ends."""
+        """Keeps a transaction with these records open until the block ends."""
         self._producer.begin_transaction()
         for value in values:
             self._producer.produce(self._topic, value, partition=partition)
@@ -41,22 +41,22 @@ class Application:
             self._producer.abort_transaction(60)
 
 
-def said(worker: WorkerProcess) -> str:
-    """Of NotReleasing; empty while it isn't raised."""
+def message_of(worker: WorkerProcess) -> str:
+    """Returns the message of the alarm NotReleasing, empty while it is not raised."""
     found = [a["message"] for a in worker.status().get("alarms", []) if a["reason"] == "NotReleasing"]
     return str(found[0]) if found else ""
 
 
 def raised(worker: WorkerProcess) -> str:
-    wait_until(lambda: said(worker) != "", what="the alarm NotReleasing", evidence=worker.evidence)
-    return said(worker)
+    wait_until(lambda: message_of(worker) != "", what="the alarm NotReleasing", evidence=worker.evidence)
+    return message_of(worker)
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", "ExactlyOnce"])
 def test_a_transaction_that_stays_open_is_an_alarm_until_it_ends_and_those_that_ended_are_none(
     harness: WorkerHarness, guarantee: str
 ) -> None:
-    """The other partition has ended in markers for longer than that, and both delays partitions under ExactlyOnce."""
+    """The other front partition has ended in transaction markers for longer, and so have both delays partitions with ExactlyOnce."""
     orders = harness.declare((0, 1), partitions=2, front_partitions=2)
     worker = harness.start(orders, guarantee=guarantee)
     orders.produce(b"1", partition=0)
@@ -81,7 +81,7 @@ def test_a_transaction_that_stays_open_is_an_alarm_until_it_ends_and_those_that_
         assert "more partition" not in message
         assert len(orders.ready(3)) == 3
     assert {r.value for r in orders.ready(5)} == {b"1", b"2", b"3", b"4", b"5"}
-    wait_until(lambda: not worker.alarm_reasons(), what="it is cleared", evidence=worker.evidence)
+    wait_until(lambda: not worker.alarm_reasons(), what="the alarm is cleared", evidence=worker.evidence)
 
 
 def is_empty(admin: KafkaAdmin, orders: DeclaredTopic) -> bool:
@@ -90,7 +90,7 @@ def is_empty(admin: KafkaAdmin, orders: DeclaredTopic) -> bool:
 
 
 def damage(log: Path) -> None:
-    """Inside the records of its first batch: what a bad disk does. The header of a batch has 61 bytes."""
+    """Changes bytes in the records of the first batch, as a bad disk does. The header of a batch has 61 bytes."""
     whole = bytearray(log.read_bytes())
     whole[80:160] = bytes(byte ^ 0x55 for byte in whole[80:160])
     log.write_bytes(whole)
@@ -124,9 +124,9 @@ def test_a_batch_that_cannot_be_decoded_is_an_alarm_and_nothing_is_passed_over(
         assert "up to offset 101. The Kafka client can't decode the next batch" in message
         assert "failed CRC32C check" in message
         assert orders.released() == 0
-        assert worker.log_path.read_text().count("failed CRC32C") <= 4, "a line for each try hides all others"
+        assert worker.log_path.read_text().count("failed CRC32C") <= 4, "a line for each attempt would hide all others"
         assert worker.terminate() == 0
-        # the client that knew the coordinator from before the restart may wait for it for ever, librdkafka 5511
+        # a client that knew the coordinator before the restart may wait for it forever (librdkafka issue 5511)
         admin = KafkaAdmin(harness.connection, timeout_seconds=60)
         wait_until(lambda: is_empty(admin, orders), what="the static member's session is over")
         assert admin.commit(orders.record.group, {place: OffsetAndMetadata(100)}) == {place: None}

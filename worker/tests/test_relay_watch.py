@@ -1,4 +1,4 @@
-"""The threads beside the worker's own: nothing that goes wrong there ends them."""
+"""No error ends the background threads of a worker."""
 
 import itertools
 import logging
@@ -13,7 +13,7 @@ from delayed_topics_worker.topic_watch import TopicWatch
 
 
 class Admin:
-    """What no broker can be made to do: raises what nobody thought of, as often as it has `problems`."""
+    """Raises an unexpected error for each of `problems`, which no broker can be made to cause. `asked`: the topics of each later call."""
 
     def __init__(self, *problems: str) -> None:
         self.problems = list(problems)
@@ -29,7 +29,7 @@ class Admin:
 def test_topics_are_seen_again_after_whatever_went_wrong_and_each_problem_is_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Else partitions that are assigned later would never begin."""
+    """Otherwise partitions that are assigned later would never begin."""
     watch = TopicWatch(cast(KafkaAdmin, Admin("no thread", "no thread", "no memory")), lambda: 7.0)
     watch.follow(["orders"])
     watch.start()
@@ -44,8 +44,8 @@ def test_topics_are_seen_again_after_whatever_went_wrong_and_each_problem_is_sai
         watch.close()
 
     assert watch.snapshot.asked_at == {"orders": 7.0}
-    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert [("no thread" in line, "no memory" in line) for line in said] == [(True, False), (False, True)]
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [("no thread" in line, "no memory" in line) for line in warnings] == [(True, False), (False, True)]
 
 
 def test_thousands_of_topics_are_asked_about_in_turn_and_those_that_a_partition_waits_for_first() -> None:
@@ -58,17 +58,17 @@ def test_thousands_of_topics_are_asked_about_in_turn_and_those_that_a_partition_
     def look(first: Sequence[str]) -> None:
         before = len(admin.asked)
         watch.look(first)
-        wait_until(lambda: len(admin.asked) > before, what="a look")
+        wait_until(lambda: len(admin.asked) > before, what="the topics are described again")
 
     try:
         wait_until(lambda: bool(watch.snapshot.topics), what="the first look")
         assert not watch.snapshot.is_younger(0.0, topics)
         look(topics[-2:])
         look(())
-        wait_until(lambda: watch.snapshot.is_younger(0.0, topics), what="each was asked about")
+        wait_until(lambda: watch.snapshot.is_younger(0.0, topics), what="every topic was described")
         look(topics[-2:])
         watch.follow(topics[:5])
-        wait_until(lambda: len(watch.snapshot.topics) == 5, what="topics that left are forgotten")
+        wait_until(lambda: len(watch.snapshot.topics) == 5, what="former topics are forgotten")
     finally:
         watch.close()
 

@@ -1,4 +1,4 @@
-"""What a worker says when it can't do its work, and what it doesn't say for the sake of others."""
+"""How a worker reports that it can't do its work, in probes and alarms, and which topics its alarms do not name."""
 
 import socket
 import urllib.error
@@ -20,12 +20,12 @@ from delayed_topics_worker.web import ALIVE_SECONDS, PublishedStatus, serve
 
 
 def sending(topic: str, stuck_seconds: float = 4.2) -> AssignedPartition:
-    """A partition of this delayed topic with a release on its way for so long."""
+    """Returns a partition of the delayed topic with a release that has been in flight for so long."""
     owned = AssignedPartition(
         served=Served.of(topic), topic=topic, partition=0, generation=1, group_generation=1, assigned_at=0
     )
-    now = SimpleNamespace(stuck_seconds=stuck_seconds, unacknowledged=(True, False, False, False))
-    owned.seen = cast(Seen, now)
+    state = SimpleNamespace(stuck_seconds=stuck_seconds, unacknowledged=(True, False, False, False))
+    owned.seen = cast(Seen, state)
     return owned
 
 
@@ -71,7 +71,7 @@ def test_probes_are_answered_by_each_protocol_that_the_kernel_has(
 
 @pytest.mark.process
 def test_a_connection_on_which_nothing_is_asked_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each holds a thread."""
+    """Each connection occupies a thread."""
     monkeypatch.setattr(web, "IDLE_SECONDS", 0.1)
     server = serve(PublishedStatus(lambda: 0.0), Metrics(), 0)
     try:

@@ -1,4 +1,4 @@
-"""One record's way through a real worker process and a real broker."""
+"""The way of a record through a real worker process and a real broker."""
 
 import json
 import subprocess
@@ -15,8 +15,8 @@ from delayed_topics_worker_testing.load import steady_load
 pytestmark = pytest.mark.broker
 
 HOPS_ONCE = 10
-"""A delay in seconds. What is first seen less than the shortest delay before its due time waits where it is, without a hop: on a
-busy machine that is true of a delay of one second now and then."""
+"""A delay in seconds. A record that the worker first sees less than the shortest delay before its due time waits without a hop. On a busy
+machine, this sometimes happens with a delay of one second."""
 
 
 def level(number: int) -> Header:
@@ -24,7 +24,7 @@ def level(number: int) -> Header:
 
 
 def why(orders: DeclaredTopic, *which: str) -> list[dict[str, Any]]:
-    """What the command line of the client says about a record's way, by attempt."""
+    """Returns what `delayed-topics why` says about the way of a record, by attempt."""
     kafka = ("--bootstrap", orders.harness.connection.bootstrap_servers)
     command = [sys.executable, "-m", "delayed_topics", *kafka, "why", orders.names.front, *which, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -45,14 +45,16 @@ def test_a_record_comes_out_at_its_time_at_each_level(harness: WorkerHarness) ->
     assert set(ready) == {b"1", b"2", b"3", b"9"}
     appended_at_ms = {record.value: record.at_ms for record in harness.read(orders.names.front, 4)}
     delays_ms = {value: record.due_at_ms - appended_at_ms[value] for value, record in ready.items()}
-    assert delays_ms == {b"1": 0, b"2": 1000, b"3": 2000, b"9": 2000}, "above the last entry: the last"
+    assert delays_ms == {b"1": 0, b"2": 1000, b"3": 2000, b"9": 2000}, (
+        "a level above the last entry means the last entry"
+    )
     assert all(record.late_ms >= 0 for record in ready.values())
 
 
 def test_at_least_half_of_the_records_of_an_idle_worker_come_out_within_a_tenth_of_a_second_of_their_due_time(
     harness: WorkerHarness,
 ) -> None:
-    """The last has come in before the first is due: nothing but its time tells the worker to look at a record again."""
+    """All records are read before the first is due, so only the due time of a record wakes the worker."""
     orders = harness.declare((3,))
     harness.start(orders)
     with steady_load(orders, per_second=400, levels=1) as sent:
@@ -140,7 +142,7 @@ def test_own_headers_tell_a_records_way(harness: WorkerHarness) -> None:
     }
     lane = orders.record.layout.partition_for(HOPS_ONCE, 1)
     ways = [why(orders, *which) for which in (("1@0",), (f"{orders.names.ready}-1@0",), ("--id", "order-17"))]
-    assert ways == [ways[0]] * 3, "from wherever one begins"
+    assert ways == [ways[0]] * 3, "the way is the same for each of these arguments"
     ((way,),) = ways[:1]
     assert (way["state"], way["attempt"], way["id"]) == ("Released", 0, "order-17")
     assert [(r["what"], r["topic"], r["partition"], r["offset"]) for r in way["records"]] == [
@@ -169,7 +171,7 @@ def test_a_plain_retry_goes_up_the_delays_and_ends_at_the_cap(harness: WorkerHar
     assert (dead.key, dead.value, dead.foreign) == (b"k", b"poison", [("trace", b"x")])
     assert dead.partition == 0
     assert len(orders.ready(3)) == 3
-    (record_id,) = {r.header("dt-id") for r in orders.ready(3)}  # one identity over all attempts
+    (record_id,) = {r.header("dt-id") for r in orders.ready(3)}  # all attempts have one id
     ways = why(orders, "--id", (record_id or b"").decode())
     assert [(way["attempt"], way["state"]) for way in ways] == [
         *((attempt, "Released") for attempt in range(3)),

@@ -1,4 +1,4 @@
-"""What is finished above the lowest unfinished offset is kept, however much it is."""
+"""Commits keep all finished offsets above the lowest unfinished one, however many there are."""
 
 import random
 from collections import Counter
@@ -20,7 +20,7 @@ SEED = 7
 def test_a_full_window_with_every_other_record_finished_repeats_none_after_a_restart(
     harness: WorkerHarness, guarantee: Any
 ) -> None:
-    """While releases are paused, records that hop are finished and those that are due are not."""
+    """While releases are paused, records that hop are finished, and due records are not."""
     orders = harness.declare((0, 3600), front_partitions=1)
     orders.change(paused=True)
     worker = harness.start(orders, guarantee=guarantee)
@@ -45,7 +45,7 @@ def test_a_full_window_with_every_other_record_finished_repeats_none_after_a_res
 
 @pytest.mark.slow
 def test_hundreds_of_full_bitmaps_are_committed(harness: WorkerHarness) -> None:
-    """Together they are larger than what Kafka takes in one commit."""
+    """Together, the bitmaps are larger than Kafka accepts in one commit."""
     count = 400
     orders = harness.declare((0,), front_partitions=count)
     chance = random.Random(SEED)
