@@ -47,10 +47,10 @@ def test_what_is_none_is_refused(value: bytes) -> None:
 
 
 def test_an_answer_is_about_what_was_asked_for_and_holds_unless_it_refuses() -> None:
-    asked = Control(ControlKind.DELIVER_AT, 5)
-    assert asked.is_request
+    request = Control(ControlKind.DELIVER_AT, 5)
+    assert request.is_request
     for kind in ControlKind:
-        answer = asked.answered(kind)
+        answer = request.answered(kind)
         assert answer.deliver_at_ms == 5
         refuses = kind in (ControlKind.NO_LADDER, ControlKind.TOO_FAR, ControlKind.NO_ROOM, ControlKind.NOT_UNDERSTOOD)
         assert answer.is_in_force is not refuses

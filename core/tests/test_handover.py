@@ -1,4 +1,4 @@
-"""Where a group goes on with what another has released: never behind what either has committed."""
+"""The offset at which a consumer group continues after another group: the further of their two commits."""
 
 import base64
 import zlib
@@ -18,7 +18,7 @@ HANDOVER = Handover(
 
 
 def committed(finished: set[int]) -> OffsetAndMetadata:
-    """Of a partition of which these offsets are finished, as workers write it."""
+    """Returns the commit that workers write for a partition of which these offsets are finished."""
     lowest = next(offset for offset in range(len(finished) + 1) if offset not in finished)
     above = [offset - lowest - 1 for offset in finished if offset > lowest]
     bitmap = sum(1 << bit for bit in above).to_bytes(max(above, default=-1) // 8 + 1, "little")
@@ -59,7 +59,7 @@ def test_it_is_noted_in_the_registry_and_a_damaged_one_is_an_error() -> None:
 
 
 def test_of_its_own_offsets_a_group_goes_on_with_those_that_kafka_still_has() -> None:
-    """Somebody may have set them back; what another group has handed over counts where it is further."""
+    """The group's own offsets may have been reset on purpose. Offsets that another group has handed over count if they are further."""
     positions = {"orders": (OffsetAndMetadata(1_000),)}
     kept = Handover(group="g", positions=positions, kept=True)
     handed = Handover(group="g", positions=positions)

@@ -3,7 +3,7 @@ from delayed_topics_core.headers import Target
 
 
 @pytest.mark.parametrize(
-    ("said", "target"),
+    ("value", "target"),
     [
         (b"invoices", Target("invoices")),
         (b"a.b-c_D:0", Target("a.b-c_D", 0)),
@@ -11,12 +11,12 @@ from delayed_topics_core.headers import Target
         (b"x" * 249, Target("x" * 249)),
     ],
 )
-def test_a_ready_topic_that_a_record_asks_for_may_have_a_partition(said: bytes, target: Target) -> None:
-    assert Target.decode(said) == target
+def test_a_ready_topic_that_a_record_asks_for_may_have_a_partition(value: bytes, target: Target) -> None:
+    assert Target.decode(value) == target
 
 
 @pytest.mark.parametrize(
-    "said",
+    "value",
     [
         b"",
         b":1",
@@ -29,6 +29,6 @@ def test_a_ready_topic_that_a_record_asks_for_may_have_a_partition(said: bytes, 
         b"a\n",
     ],
 )
-def test_what_is_no_topic_with_or_without_a_partition_is_refused(said: bytes) -> None:
+def test_what_is_no_topic_with_or_without_a_partition_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match="b'"):
-        Target.decode(said)
+        Target.decode(value)

@@ -1,4 +1,4 @@
-"""The layout: every row of the design's table, and what holds over any sequence of edits."""
+"""Layouts: examples of partition tables, and properties that hold over any sequence of edits."""
 
 from dataclasses import replace
 

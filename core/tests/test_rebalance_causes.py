@@ -1,4 +1,4 @@
-"""What a rebalance came of, and what may come twice since: from what workers tell of the pods that they are, and gave up."""
+"""The cause of a rebalance, and the number of records that may come out twice because of it, as they follow from workers' events."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def told() -> Told:
 
 
 def rolled(told: Told, template: str | None) -> None:
-    """b is replaced, and then a. Each is away for so long that the other gets what it had."""
+    """Replaces b, and then a. Each is away for so long that the other gets its partitions."""
     for number, (gone, other) in enumerate((("b", "a"), ("a", "b"))):
         told.revoked(**{gone: (2, 3) if gone == "b" else (0, 1)})
         told.stops(gone)
@@ -28,7 +28,7 @@ def rolled(told: Told, template: str | None) -> None:
         ("one", "two", "SpecChanged", "SpecChanged"),
         ("one", "one", "WorkerLeft", "WorkerJoined"),
         (None, None, "WorkerLeft", "WorkerJoined"),
-        (None, "two", "SpecChanged", "SpecChanged"),  # a version that tells no template is replaced
+        (None, "two", "SpecChanged", "SpecChanged"),  # replaces a version that does not report its template
     ],
 )
 def test_that_workers_left_and_came_back_as_pods_of_another_template_comes_of_the_spec(
@@ -42,7 +42,7 @@ def test_that_workers_left_and_came_back_as_pods_of_another_template_comes_of_th
 
 
 def test_the_template_is_also_known_from_what_workers_tell_again() -> None:
-    """The events of their start are no longer kept when an upgrade of the operator replaces them."""
+    """When an upgrade of the operator replaces the workers, Kafka may have removed the events of their start."""
     told = Told()
     for member, numbers in (("a", "0-1"), ("b", "2-3")):
         places = [f"orders[{numbers}]"]
@@ -68,7 +68,7 @@ def test_one_more_worker_while_others_are_replaced_has_joined(told: Told) -> Non
 
 
 def test_partitions_that_the_leader_assigns_anew_for_a_worker_of_another_template_come_of_the_spec(told: Told) -> None:
-    """As for one that comes back with another assignor, and gets what it had."""
+    """This is how it looks if a worker comes back with another assignor, and gets the partitions that it had."""
     told.revoked(b=(2, 3))
     told.stops("b")
     told.starts("b", template="two")

@@ -1,4 +1,4 @@
-"""Each rebalance of a delayed topic is known from what its workers wrote, once, with what moved and why."""
+"""Each rebalance of a delayed topic follows from the events of its workers, once, with the partitions that moved and the reason."""
 
 from random import Random
 from typing import Any
@@ -23,7 +23,7 @@ def test_the_first_worker_of_each_partition_is_a_rebalance(told: Told) -> None:
 
 def test_a_worker_that_joins_takes_partitions_and_who_gives_none_is_unaffected(told: Told) -> None:
     told.starts("c")
-    told.revoked(a=(0, 1), b=(2, 3))  # the older protocol takes everything away and gives it back
+    told.revoked(a=(0, 1), b=(2, 3))  # the protocol `classic` revokes all partitions and assigns them again
     told.assigned(2, a=(0,), b=(2, 3), c=(1,))
     assert shown(told) == [FIRST, (2, "WorkerJoined", 1, 2, 1)]
 
@@ -45,7 +45,7 @@ def test_a_worker_that_is_restarted_within_its_session_makes_none(told: Told) ->
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_worker_that_is_restarted_hours_later_leaves_the_last_rebalance_as_it_was(told: Told, killed: bool) -> None:
-    """It is assigned once more what it had, in the same generation."""
+    """In the same generation, the worker is assigned the partitions that it had."""
     told.assigned(2, a=(0, 1, 4), b=(2, 3, 5))
     for member in "ab":
         told.add("rebalance", member, change="caught-up", generation=2, delayed=3)
@@ -108,7 +108,7 @@ def test_one_that_left_and_came_back_has_joined(told: Told) -> None:
 def test_a_worker_that_was_lost_told_nothing_and_its_session_counts(told: Told) -> None:
     told.now_ms += 60_000
     told.assigned(2, a=(0, 1, 2, 3))
-    told.taken("lost", {"b": (2, 3)})  # it was only paused, and hears of it now
+    told.taken("lost", {"b": (2, 3)})  # the worker was only paused, and learns of the loss now
     assert shown(told)[1:] == [(2, "WorkerLost", 2, 2, 0)]
     last = rebalances(told.events)[-1]
     assert last.ended_at_ms is not None
@@ -128,7 +128,7 @@ def test_partitions_that_are_new_come_of_the_topic(told: Told) -> None:
 
 
 def test_partitions_that_move_because_others_are_new_come_of_the_topic_too(told: Told) -> None:
-    """The assignor Range gives each worker as many consecutive partitions."""
+    """The assignor Range gives each worker a range of consecutive partitions, all of about the same size."""
     told.revoked(a=(0, 1), b=(2, 3))
     told.assigned(2, a=(0, 1, 2), b=(3, 4))
     assert shown(told)[1:] == [(2, "TopicChanged", 2, 2, 0)]
@@ -159,7 +159,7 @@ def test_what_a_worker_gave_up_may_be_told_after_another_got_it(told: Told) -> N
 
 def test_a_partition_that_is_given_up_in_one_generation_and_received_in_the_next_moved_once(told: Told) -> None:
     told.starts("c")
-    told.revoked(b=(3,))  # cooperative: only that one
+    told.revoked(b=(3,))  # a cooperative rebalance revokes only this partition
     told.assigned(3, c=(3,))
     assert shown(told)[1:] == [(3, "WorkerJoined", 1, 2, 1)]
 
@@ -195,7 +195,7 @@ def test_records_that_were_delayed_are_known_when_all_who_were_assigned_somethin
 
 
 def test_what_workers_have_is_told_again_and_is_no_rebalance() -> None:
-    """The events that tell of their assignment are no longer kept."""
+    """Kafka has removed the events that first reported the assignment."""
     told = Told()
     for member, numbers in (("a", "0-1"), ("b", "2-3")):
         places = [f"orders[{numbers}]"]
@@ -207,7 +207,7 @@ def test_what_workers_have_is_told_again_and_is_no_rebalance() -> None:
 
 
 def test_the_oldest_generation_that_kafka_still_has_moved_no_more_than_it_did() -> None:
-    """What was told before it is gone: who had the partitions, and that a and b had started."""
+    """Kafka has removed all earlier events: which workers had the partitions, and that a and b had started."""
     told = Told()
     told.starts("c")
     told.revoked(a=(0, 1), b=(2, 3))
@@ -250,7 +250,7 @@ def test_the_order_in_which_workers_of_neighbouring_generations_write_changes_no
 
 
 def shuffled(random: Random, events: list[Event]) -> list[Event]:
-    """What one worker writes stays in its order."""
+    """Shuffles the events, but keeps those of each worker in their order."""
     by_member: dict[str, list[Event]] = {}
     for event in events:
         by_member.setdefault(event.member, []).append(event)
@@ -286,7 +286,7 @@ def test_a_short_event_that_names_billions_of_partitions_is_read_no_further_than
 
 @pytest.mark.parametrize(("one", "other"), [(2**53, 0), (10**30, 0), (2**53 - 1, 1)])
 def test_counts_that_no_status_can_have_are_not_known(told: Told, one: int, other: int) -> None:
-    """The API server refused a status with one, and with it all else that it had to say."""
+    """The API server refused a status with such a count, and with it the rest of the status."""
     told.taken("revoked", {"a": (0, 1)}, in_flight=one)
     told.taken("revoked", {"b": (2, 3)}, in_flight=other)
     told.assigned(2, a=(2, 3), b=(0, 1))

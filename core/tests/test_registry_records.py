@@ -1,4 +1,4 @@
-"""Who owns a topic, and whether every record reads back."""
+"""The registry's records: the owner of each topic, and that every record can be decoded again."""
 
 import gzip
 import json
@@ -138,8 +138,8 @@ def test_each_field_that_may_be_missing_in_a_record_is_not_missing_in_one_of_the
         for field in fields(kind):
             default = field.default if field.default is not MISSING else field.default_factory
             missing = default() if callable(default) else default
-            said = [getattr(record, field.name) != missing for record in RECORDS if type(record) is kind]
-            assert any(said), f"{kind.__name__}.{field.name}"
+            is_set = [getattr(record, field.name) != missing for record in RECORDS if type(record) is kind]
+            assert any(is_set), f"{kind.__name__}.{field.name}"
 
 
 @pytest.mark.parametrize("record", RECORDS)
@@ -201,19 +201,19 @@ CLAIMS = tuple(
 
 @given(steps=st.lists(st.tuples(st.sampled_from(CLAIMS), st.booleans()), max_size=30))
 def test_holders_are_those_of_a_registry_that_is_read_from_the_beginning(steps: list[tuple[Claim, bool]]) -> None:
-    """After each record that claims or lets go, whether somebody asked before it or not."""
-    asked, records = RegistryState(), list[tuple[str, bytes | None]]()
+    """This holds after each claim and each removal, whether or not the holders were looked up in between."""
+    followed, records = RegistryState(), list[tuple[str, bytes | None]]()
     for offset, (claimed, removed) in enumerate(steps):
         records.append((claimed.key, None if removed else encode(claimed)))
-        asked.apply(offset, *records[-1])
+        followed.apply(offset, *records[-1])
         anew = RegistryState()
         for at, record in enumerate(records):
             anew.apply(at, *record)
-        assert [asked.holder(c.topic) for c in CLAIMS] == [anew.holder(c.topic) for c in CLAIMS]
+        assert [followed.holder(c.topic) for c in CLAIMS] == [anew.holder(c.topic) for c in CLAIMS]
 
 
 def test_a_holder_is_found_without_a_look_at_all_claims() -> None:
-    """Calls are counted instead of seconds."""
+    """The test counts calls instead of seconds, as times vary."""
 
     def calls(claims: int) -> int:
         read = state(*(claim(f"orders-{n}", Owner("cluster-1", "shop", f"orders-{n}")) for n in range(claims)))

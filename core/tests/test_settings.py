@@ -1,4 +1,4 @@
-"""Settings of topics, and what is said where Kafka refuses one."""
+"""The settings of topics, each of which has a known consequence if Kafka refuses it."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""A connection to the shared broker, and names that no other test uses."""
+"""Fixtures: connections to the shared broker, a broker that tests may break, and names that no other test uses."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -32,6 +32,6 @@ def fresh() -> Callable[[str], str]:
 
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[Broker]:
-    """For a module's tests that break it, or its system topics."""
+    """Yields a broker for the tests of one module that break the broker or its system topics."""
     with Broker() as broker:
         yield broker

@@ -1,4 +1,4 @@
-"""How many records have their turn when, as offsets for times tell it."""
+"""The number of records that are due within each time, as it follows from Kafka's offsets for times."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ APPENDED_MS = {MAIN: [NOW_MS - 5], HOUR: [NOW_MS - 3_700_000, NOW_MS - 3_600_000
 
 
 def offsets_for_times(times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
-    """As Kafka answers."""
+    """Answers as Kafka does: with the first offset that was appended at the time or later."""
     return {
         key: next((offset for offset, appended_ms in enumerate(APPENDED_MS[key]) if appended_ms >= at_ms), None)
         for key, at_ms in times_ms.items()

@@ -1,4 +1,4 @@
-"""What is read of control topics."""
+"""The reader of control topics."""
 
 import uuid
 from collections.abc import Sequence
@@ -40,10 +40,10 @@ def read_to_the_end(reader: ControlReader, *topics: str) -> list[ControlRead]:
     return found
 
 
-def something(reader: ControlReader) -> list[ControlRead]:
+def next_reads(reader: ControlReader) -> list[ControlRead]:
     deadline = Deadline(120)
     while not (found := reader.poll(0.1)):
-        assert not deadline.over, "nothing more was read"
+        assert not deadline.over, "the reader returned no more records"
     return found
 
 
@@ -79,7 +79,7 @@ def test_each_value_is_read_as_what_it_says(connection: Connection) -> None:
         (b"o-5", None, False),
         (longest, Control(ControlKind.CANCEL), True),
         (too_long, Control(ControlKind.CANCEL), False),
-        (too_long, Control(ControlKind.NOT_UNDERSTOOD), True),  # the answer, which is not answered
+        (too_long, Control(ControlKind.NOT_UNDERSTOOD), True),  # an answer, to which the worker writes no answer
         (too_long, None, True),
     ]
 
@@ -100,12 +100,12 @@ def test_topics_come_and_go_and_one_that_is_made_again_is_read_from_its_beginnin
 
         admin = KafkaAdmin(connection, timeout_seconds=60)
         admin.delete_topics([first])
-        wait_until(lambda: admin.describe_topics([first])[first] is None, what="it is gone")
+        wait_until(lambda: admin.describe_topics([first])[first] is None, what="the topic is deleted")
         make(connection, first)
         write(connection, first, [(b"o-4", b"cancel")])
-        assert [read.id for read in something(reader)] == [b"o-4"]
+        assert [read.id for read in next_reads(reader)] == [b"o-4"]
 
         reader.follow([second])
         write(connection, first, [(b"o-5", b"cancel")])
         write(connection, second, [(b"o-6", b"cancel")])
-        assert [read.id for read in something(reader)] == [b"o-6"]
+        assert [read.id for read in next_reads(reader)] == [b"o-6"]

@@ -23,9 +23,9 @@ ORDERS = ("orders", 0)
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (KafkaError._DESTROY_BROKER, KafkaUnreachable),  # fault row B3 met it: a broker left the metadata amid a call
+        (KafkaError._DESTROY_BROKER, KafkaUnreachable),  # fault row B3: a broker left the metadata during a call
         (KafkaError.FENCED_LEADER_EPOCH, KafkaUnreachable),
-        (KafkaError.OFFSET_NOT_AVAILABLE, KafkaUnreachable),  # a leader that was elected a moment ago
+        (KafkaError.OFFSET_NOT_AVAILABLE, KafkaUnreachable),  # the leader was elected a moment ago
         (KafkaError.KAFKA_STORAGE_ERROR, KafkaUnreachable),
         (KafkaError.REPLICA_NOT_AVAILABLE, KafkaUnreachable),
         (KafkaError.POLICY_VIOLATION, KafkaRefused),
@@ -56,7 +56,7 @@ def test_an_error_that_is_sent_to_another_process_arrives_whole(kind: type[Kafka
 
 
 class Group:
-    """Stands for Kafka's consumer: the answers of a group's coordinator, the last one again and again."""
+    """Stands in for Kafka's consumer. It gives the answers of a group's coordinator in turn, and repeats the last."""
 
     def __init__(self, *errors: int | None) -> None:
         self._errors = list(errors)

@@ -23,7 +23,7 @@ def event(number: int) -> Event:
 def test_events_arrive_in_order_and_noise_and_what_newer_workers_tell_is_passed_over(
     connection: Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[Event] = []
+    events: list[Event] = []
     with EventFollower(connection) as follower:
         follower.catch_up(120, lambda _: None)
         noise = Producer(connection.client_config())
@@ -36,10 +36,10 @@ def test_events_arrive_in_order_and_noise_and_what_newer_workers_tell_is_passed_
             writer.tell(event(number))
         writer.close(20)
         assert writer.failed == 0
-        follower.catch_up(120, told.append)
-    assert told == [event(number) for number in range(100)]
+        follower.catch_up(120, events.append)
+    assert events == [event(number) for number in range(100)]
     warned = [record.message for record in caplog.records if "skipping a record" in record.message]
-    assert len(warned) == 1, "an operator that reads the events of a newer worker is not to fill its log"
+    assert len(warned) == 1, "an operator must not fill its log with warnings about a newer worker's events"
 
 
 def test_without_kafka_nothing_waits_and_the_loss_is_counted() -> None:
@@ -53,15 +53,15 @@ def test_without_kafka_nothing_waits_and_the_loss_is_counted() -> None:
 def test_an_event_that_kafka_does_not_take_is_counted_though_no_other_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By a worker that has nothing else to tell."""
+    """This is a worker that reports nothing else."""
     monkeypatch.setattr(outbox, "DELIVERY_TIMEOUT_MS", 100)
     writer = EventWriter(NOWHERE, client_id="w-0")
     writer.tell(event(1))
-    wait_until(lambda: writer.failed == 1, what="it is counted", timeout_seconds=30)
+    wait_until(lambda: writer.failed == 1, what="the event is counted as failed", timeout_seconds=30)
 
 
 def test_each_event_that_kafka_does_not_take_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those behind the first, whose producer is given up then, as well."""
+    """This includes events behind the first failure, after which the producer is given up."""
     monkeypatch.setattr(outbox, "DELIVERY_TIMEOUT_MS", 1000)
     writer, written = EventWriter(NOWHERE, client_id="w-0"), 0
 
@@ -71,7 +71,7 @@ def test_each_event_that_kafka_does_not_take_is_counted(monkeypatch: pytest.Monk
         written += 1
         return writer.failed > 0
 
-    wait_until(one_has_failed, what="the first is counted", timeout_seconds=30, poll_seconds=0.05)
+    wait_until(one_has_failed, what="the first failure is counted", timeout_seconds=30, poll_seconds=0.05)
     one_has_failed()
     writer.close(0.2)
     assert writer.failed == written

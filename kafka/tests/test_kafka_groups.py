@@ -31,7 +31,7 @@ def committed(
 
 @contextmanager
 def member(connection: Connection, group: str, topic: str, **settings: str) -> Iterator[None]:
-    """A live member of the group that has been given its partitions."""
+    """Keeps a live member in the group during the block. The member has been assigned its partitions."""
     config = {**connection.client_config(), "group.id": group, "client.id": "pod-0", "enable.auto.commit": False}
     consumer = Consumer({**config, **{name.replace("_", "."): value for name, value in settings.items()}})
     consumer.subscribe([topic])

@@ -1,4 +1,4 @@
-"""Topics of the system that somebody has filled: they are read in pieces, within a bound on memory."""
+"""System topics that someone has filled are read in pieces, within a bound on memory."""
 
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
@@ -19,14 +19,14 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 MIB = 2**20
 EVENTS = 200_000
-"""As objects they take 150 MiB."""
+"""As Python objects, these take 150 MiB."""
 CLAIMS = 60_000
-"""With 14 MiB of keys and values."""
+"""These have 14 MiB of keys and values."""
 
 
 @pytest.fixture
 def connection(own_broker: Broker) -> Connection:
-    """To a broker whose topics may be filled."""
+    """Returns a connection to a broker whose topics a test may fill."""
     found = Connection(bootstrap_servers=own_broker.bootstrap)
     ensure_system_topics(KafkaAdmin(found), replication_factor=1)
     return found
@@ -34,7 +34,7 @@ def connection(own_broker: Broker) -> Connection:
 
 @pytest.fixture
 def elsewhere() -> Iterator[ProcessPoolExecutor]:
-    """A process that has measured nothing yet."""
+    """Yields an executor with a new process, because a process can measure only one peak of its memory."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield pool
 
@@ -65,7 +65,7 @@ def test_of_a_registry_with_more_than_may_be_held_no_more_is_held_and_it_is_said
 ) -> None:
     claims = (Claim(topic=f"orders-{n}", owner=Owner("cluster", "shop", f"orders-{n}")) for n in range(CLAIMS))
     fill(connection, REGISTRY_TOPIC, ((claim.key, encode(claim)) for claim in claims))
-    said, grown_bytes = elsewhere.submit(measured.reading_registry, connection, 8 * MIB).result()
-    assert "more than 8 MiB of keys and values" in said
+    message, grown_bytes = elsewhere.submit(measured.reading_registry, connection, 8 * MIB).result()
+    assert "more than 8 MiB of keys and values" in message
     record_property("grown_mebibytes", grown_bytes / MIB)
     assert grown_bytes < 80 * MIB

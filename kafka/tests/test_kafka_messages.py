@@ -13,7 +13,7 @@ from delayed_topics_worker_testing.foreign_client import produce_with_raw_header
 def test_a_hot_loop_survives_header_names_that_are_not_utf8(
     connection: Connection, admin: KafkaAdmin, fresh: Callable[[str], str]
 ) -> None:
-    """A hundred good ones first, so that CPython has specialized the loop."""
+    """A hundred valid records come first, so that CPython has specialized the loop."""
     topic = fresh("headers")
     admin.create_topics([NewTopicSpec(name=topic, partitions=1, replication_factor=1)])
     producer = Producer(connection.client_config())

@@ -1,4 +1,4 @@
-"""A Kafka whose system topics are gone: said, and nobody who writes to them ends by it."""
+"""Writers to a missing system topic count failures and go on, and no client creates a topic."""
 
 from collections.abc import Callable, Iterator
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.fixture(scope="module")
 def strict_broker() -> Iterator[Broker]:
-    """It makes no topics because somebody writes to them."""
+    """Yields a broker that does not create topics when clients write to them."""
     with Broker(settings={**PATIENT, "auto.create.topics.enable": "false"}) as broker:
         yield broker
 
@@ -31,14 +31,14 @@ def test_without_the_events_topic_events_are_counted_as_failed(strict_broker: Br
         events.tell(Event(kind="worker-started", topic="orders", member="w-0", at_ms=1, detail={}))
         return events.failed > 3
 
-    wait_until(failed, what="events fail")
+    wait_until(failed, what="events are counted as failed")
     events.close()
 
 
 def test_no_client_makes_a_topic_that_is_missing(
     connection: Connection, admin: KafkaAdmin, fresh: Callable[[str], str]
 ) -> None:
-    """The brokers would, as they do by default: with their settings, and it would be nobody's."""
+    """By default, brokers create a missing topic if a client requests it. The topic would have the broker's settings and no owner."""
     topic = fresh("gone")
     outbox = Outbox(connection, client_id="w-0")
     outbox.write(topic, key=b"o-1", value=b"cancelled")

@@ -1,4 +1,4 @@
-"""Tokens of OAuth 2.0 instead of a password: a real token endpoint, and a broker that checks what it signs."""
+"""OAuth 2.0 tokens instead of a password, with a real token endpoint and a broker that verifies its signatures."""
 
 import re
 import time
@@ -30,7 +30,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OAuthKafka]:
 def test_reading_and_writing_go_on_when_tokens_and_connections_run_out(
     kafka: OAuthKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The authority of the token endpoint is one that the machine trusts."""
+    """The machine trusts the certificate authority of the token endpoint, so the connection has no CA for it."""
     monkeypatch.setenv("SSL_CERT_FILE", str(kafka.tokens.authority.certificate))
     connection = replace(kafka.connection, token_endpoint_ca_pem=None)
     ensure_system_topics(KafkaAdmin(connection, timeout_seconds=60), replication_factor=1)
@@ -40,10 +40,10 @@ def test_reading_and_writing_go_on_when_tokens_and_connections_run_out(
         begun, until = kafka.tokens.given, time.monotonic() + 120
 
         def renewed() -> bool:
-            """Each poll raises what reading can't go on with."""
+            """Polls once, which raises an error if the follower can't go on reading."""
             assert time.monotonic() < until
             follower.poll(0.2)
-            return kafka.tokens.given >= begun + 4  # two of each client
+            return kafka.tokens.given >= begun + 4  # two for each client
 
         wait_until(renewed, what="tokens are renewed")
         writer.write([TopicsRecord(topic="after")])
@@ -57,12 +57,12 @@ def test_a_token_endpoint_that_refuses_or_is_away_is_said_with_what_to_do(kafka:
         (kafka.with_secret("wrong-s3cret"), "invalid_client") if fault == "secret" else (away, "Could not connect")
     )
     admin = KafkaAdmin(connection, timeout_seconds=3)
-    for _ in range(2):  # the client library tells it once
+    for _ in range(2):  # the client library reports the error only once
         with pytest.raises(
             TokenMissing, match=f"token endpoint gave no token .*{words}.*correct the client id"
-        ) as told:
+        ) as raised:
             admin.describe_cluster()
-        assert "s3cret" not in str(told.value)
+        assert "s3cret" not in str(raised.value)
     with (
         PartitionReader(connection, REGISTRY_TOPIC, client_id="test") as reader,
         pytest.raises(TokenMissing, match=f"token endpoint gave no token .*{words}"),
@@ -70,5 +70,5 @@ def test_a_token_endpoint_that_refuses_or_is_away_is_said_with_what_to_do(kafka:
         reader.catch_up(3, lambda _: None)
     with ControlReader(connection, client_id="test") as reading:
         reading.follow(["orders.control"])
-        wait_until(lambda: bool(reading.poll(0.1) or reading.problems), what="it is known why it can't be read")
+        wait_until(lambda: bool(reading.poll(0.1) or reading.problems), what="the reader reports why it can't read")
         assert re.search(f"token endpoint gave no token .*{words}", str(reading.problems["orders.control"]))

@@ -1,4 +1,4 @@
-"""A broker with a policy, as managed services have one: what it refuses takes nothing else with it."""
+"""A broker with a policy, as in managed services. A setting that it refuses does not affect other settings and topics."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -56,7 +56,7 @@ def test_a_topic_is_made_without_the_settings_that_are_refused_and_with_the_othe
 def test_a_topic_whose_leaders_take_too_long_is_told_with_what_it_was_made_without(
     strict: KafkaAdmin, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it is while the broker that shall lead is down."""
+    """This happens while the broker that is to be the leader is down."""
     name = fresh("late")
     describe = KafkaAdmin._describe
 
@@ -93,7 +93,7 @@ def test_refused_settings_are_told_each_with_kafkas_words_and_the_others_are_set
     assert outcome.words_of == {
         "min.insync.replicas": "Altering topic config property 'min.insync.replicas' is disallowed"
     }
-    wait_until(lambda: settings(strict, name)["retention.ms"] == "60000", what="the broker tells the new setting")
+    wait_until(lambda: settings(strict, name)["retention.ms"] == "60000", what="the broker reports the new setting")
 
 
 def test_the_systems_own_topics_go_without_what_they_can(strict: KafkaAdmin) -> None:

@@ -42,7 +42,7 @@ def layout_record(topic: str, *delay_seconds: int) -> LayoutRecord:
 
 
 def poll_for(follower: RegistryFollower, seconds: float) -> list[RegistryChange]:
-    """The first changes that come within the time."""
+    """Returns the first changes that are read within this time, none if there are none."""
     deadline = Deadline(seconds)
     changes: list[RegistryChange] = []
     while not changes and not deadline.over:
@@ -102,7 +102,7 @@ def test_of_two_claims_the_first_holds_for_everybody(
     with RegistryFollower(connection) as others:
         others.catch_up(120)
         writer.write([first])
-        # the other operator reads back what was written before its own record, too
+        # the other operator also reads back the records that were written before its own
         RegistryWriter(others, connection).write([second])
         assert [entry.claim for entry in others.state.claims.values()][-2:] == [first, second]
         assert others.state.holder(topic) == first
@@ -172,7 +172,7 @@ def test_writers_of_other_ids_and_of_none_go_on_side_by_side(
     follower.catch_up(120)
     assert [follower.state.layouts[topic].layout.delay_seconds for topic in topics] == [(10,)] * 3
     assert follower.poll(0) == []
-    follower.catch_up(120)  # it ends with the mark of a transaction
+    follower.catch_up(120)  # the topic ends with a transaction marker
 
 
 def test_a_record_that_does_not_parse_stops_nobody(
@@ -277,14 +277,14 @@ def test_the_follower_outlives_an_outage_and_the_writer_says_it(
         own_broker.start()
 
         def written() -> bool:
-            """The first write after an outage may fail: the next one has a producer of its own."""
+            """Returns whether a write succeeds. The first write after an outage may fail, and the next one has a new producer."""
             with suppress(KafkaUnreachable):
                 patient.open()
                 patient.write([layout_record("orders", 20)])
                 return True
             return False
 
-        wait_until(written, what="what is written after the outage is there", timeout_seconds=300)
+        wait_until(written, what="a write after the outage succeeds", timeout_seconds=300)
         assert follower.state.layouts["orders"].layout.delay_seconds == (20,)
 
 
@@ -295,5 +295,5 @@ def test_what_was_read_before_a_failure_is_not_forgotten(
     writer.write(claims)
     follower.catch_up(120)
     with pytest.raises(KafkaUnreachable, match="stopped at offset"):
-        follower.read_to(follower.state.next_offset + 1, Deadline(1.5))  # one more than there is
+        follower.read_to(follower.state.next_offset + 1, Deadline(1.5))  # one record more than there is
     assert all(follower.state.holder(claim.topic) == claim for claim in claims)

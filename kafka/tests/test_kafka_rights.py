@@ -1,4 +1,4 @@
-"""What a user without rights gets to read."""
+"""The errors that a user without rights gets."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -58,7 +58,7 @@ def test_for_how_long_offsets_are_kept_is_told_to_whoever_may_read_the_settings_
 def test_without_the_right_to_write_anything_events_are_counted_and_the_registry_says_why(
     connection: Connection,
 ) -> None:
-    """Kafka refuses the producer itself then, and not only its records."""
+    """In this case Kafka refuses the producer itself, and not only its records."""
     ensure_system_topics(KafkaAdmin(connection), replication_factor=1)
     denied = [
         (connection, ResourceType.BROKER, "kafka-cluster", AclOperation.IDEMPOTENT_WRITE),
@@ -88,7 +88,7 @@ def test_one_forbidden_topic_is_named_and_hides_no_other(connection: Connection)
     admin.create_topics(
         [NewTopicSpec(name=name, partitions=1, replication_factor=1) for name in ("open", "secret", "read-only")]
     )
-    # whoever may delete in the cluster may delete any topic
+    # a user who may delete in the cluster may delete any topic
     rule(connection, ResourceType.BROKER, "kafka-cluster", [AclOperation.ALL], AclPermissionType.ALLOW)
     rule(connection, ResourceType.BROKER, "kafka-cluster", [AclOperation.DELETE])
     rule(connection, ResourceType.TOPIC, "secret", [AclOperation.ALL])
@@ -102,7 +102,7 @@ def test_one_forbidden_topic_is_named_and_hides_no_other(connection: Connection)
     assert_not_authorized(admin.list_offsets([("secret", 0)], "latest")["secret", 0], "reading offsets of secret [0]")
     deleted = admin.delete_topics(["read-only", "secret", "open"])
     assert_not_authorized(deleted["read-only"], "deleting topic read-only")
-    # Kafka calls a topic unknown that a user may not even describe
+    # Kafka reports a topic as unknown to a user who may not even describe it
     assert_not_authorized(deleted["secret"], "topic secret")
     assert deleted["open"] is None
     assert_not_authorized(admin.describe_groups(["theirs"])["theirs"], "describing group theirs")
@@ -121,12 +121,12 @@ def test_a_control_topic_that_may_not_be_read_for_a_while_is_a_problem_as_long(c
             wait_until(lambda: not reader.poll(0.1) and found(), what=what)
 
         reader.follow([control])
-        look(lambda: control in reader.read, "it is read")
+        look(lambda: control in reader.read, "the topic is read")
         deny_only(connection, ResourceType.TOPIC, control, AclOperation.READ)
-        look(lambda: bool(reader.problems), "it can't be read")
+        look(lambda: bool(reader.problems), "the topic can't be read")
         assert_not_authorized(reader.problems[control], f"reading {control}")
         lift(connection, ResourceType.TOPIC, control)
-        look(lambda: not reader.problems, "it can be read, though nothing new is there")
+        look(lambda: not reader.problems, "the topic can be read, though it has nothing new")
 
 
 def test_a_registry_that_may_not_be_read_or_written_is_said(connection: Connection) -> None:

@@ -36,7 +36,7 @@ def test_they_are_made_repaired_and_left_alone(own_broker: Broker) -> None:
 
     wrong = {REGISTRY_TOPIC: {"cleanup.policy": "delete"}, CLOCK_TOPIC: {"message.timestamp.type": "CreateTime"}}
     admin.alter_topic_configs(wrong)
-    # a broker learns of changed settings a moment after the controller has taken them
+    # a broker learns of changed settings a moment after the controller has accepted them
     deadline = Deadline(120)
     assert until_true(lambda: all(w.items() <= settings_of(admin, t).items() for t, w in wrong.items()), deadline)
     assert ensure_system_topics(admin, replication_factor=1) == made
@@ -73,7 +73,7 @@ def test_a_registry_that_was_used_before_is_neither_made_anew_nor_taken_for_anot
 
 @pytest.mark.slow
 def test_a_registry_whose_cleanup_policy_was_changed_loses_nothing_until_it_is_repaired() -> None:
-    """Whatever retention the brokers have for topics that name none."""
+    """This holds whatever retention the brokers have for topics without a retention of their own."""
     settings = {
         "log.retention.check.interval.ms": "500",
         "log.initial.task.delay.ms": "500",
@@ -92,7 +92,7 @@ def test_a_registry_whose_cleanup_policy_was_changed_loses_nothing_until_it_is_r
         def removed(records: int) -> bool:
             return first("plain") == records
 
-        for written in (1, 2):  # after the first round Kafka has looked at all topics
+        for written in (1, 2):  # after the first round, retention has checked all topics
             for topic in ("plain", REGISTRY_TOPIC):
                 producer.produce(topic, b"{}", key=b"claim/orders", partition=0)
             assert producer.flush(60) == 0
@@ -106,6 +106,6 @@ def test_with_three_replicas_one_may_be_missing_as_soon_as_they_are_in_sync() ->
     of_one = system_topic_settings(REGISTRY_TOPIC, replication_factor=1)
     assert drifted_settings(info, of_one, replication_factor=3) == {"min.insync.replicas": "2"}
     joining = replace(info, lagging=(0,))
-    assert drifted_settings(joining, of_one, replication_factor=3) == {}, "nobody could write"
+    assert drifted_settings(joining, of_one, replication_factor=3) == {}, "otherwise no one could write"
     too_many = {**of_one, "min.insync.replicas": "3"}
     assert drifted_settings(joining, too_many, replication_factor=3) == {"min.insync.replicas": "2"}

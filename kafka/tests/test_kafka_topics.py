@@ -46,7 +46,7 @@ def test_topics_are_usable_when_create_returns(admin: KafkaAdmin, connection: Co
 
 
 def test_a_topic_id_is_spelled_as_kafkas_own_tools_spell_it(admin: KafkaAdmin, broker: Broker, fresh: Fresh) -> None:
-    # 22 characters of base64: among 40 ids one with - or _ is as good as certain
+    # an id has 22 characters of base64, so it is almost certain that one of 40 ids has a - or _
     names = [fresh("id") for _ in range(40)]
     ids = {n: t.id for n, t in admin.create_topics([spec(n) for n in names]).items() if isinstance(t, TopicInfo)}
     assert any("-" in topic_id or "_" in topic_id for topic_id in ids.values())
@@ -95,8 +95,8 @@ def test_settings_are_changed_and_others_left_alone(admin: KafkaAdmin, fresh: Fr
         assert isinstance(found, dict)
         return found["retention.ms"], found["message.timestamp.type"]
 
-    # the controller has answered; a broker tells the new setting when it has read the metadata log that far
-    wait_until(lambda: settings() == ("60000", "LogAppendTime"), what="the broker tells the new setting")
+    # the controller has answered, but a broker reports the new setting only when it has read the metadata log that far
+    wait_until(lambda: settings() == ("60000", "LogAppendTime"), what="the broker reports the new setting")
 
 
 def test_partitions_grow_and_are_usable(admin: KafkaAdmin, connection: Connection, fresh: Fresh) -> None:
@@ -162,23 +162,23 @@ def test_the_newest_time_of_a_partition_is_that_of_its_latest_record(
 
 
 def test_what_does_not_exist_is_said_soon_also_when_nothing_else_is_asked_for(admin: KafkaAdmin, fresh: Fresh) -> None:
-    """The client library says of these what it says of a partition that has no leader for a moment."""
+    """The client library reports the same error as for a partition that has no leader for a moment."""
     name = fresh("alone")
     admin.create_topics([spec(name)])
     for place in ((name, 7), ("absent", 0)):
         began = time.monotonic()
         assert isinstance(admin.list_offsets([place], "latest")[place], TopicMissing)
         assert isinstance(admin.offsets_for_times({place: 0})[place], TopicMissing)
-        assert time.monotonic() - began < 60, "a partition without a leader is asked for until the call's 60 s are over"
+        assert time.monotonic() - began < 60, "a partition without a leader is tried until the call's 60 s are over"
 
 
 def test_a_new_client_is_told_offsets_without_a_pause(connection: Connection, admin: KafkaAdmin, fresh: Fresh) -> None:
-    """Those that asked within some milliseconds had to wait until the client library asked again, after three seconds."""
+    """New clients that asked within some milliseconds had to wait until the client library asked again, after three seconds."""
     name = fresh("at-once")
     admin.create_topics([spec(name)])
     for n in range(50):
         new = KafkaAdmin(connection, timeout_seconds=2)
-        time.sleep(n * 0.0001)  # not a wait: the moment counts
+        time.sleep(n * 0.0001)  # this varies the moment of the request, and waits for nothing
         assert new.list_offsets([(name, 0)], "latest") == {(name, 0): 0}
 
 
@@ -216,7 +216,7 @@ def test_a_partition_without_a_leader_is_asked_for_until_it_has_one_again() -> N
 
 @pytest.mark.slow
 def test_offsets_are_asked_for_again_when_the_connection_breaks_or_the_answer_is_late() -> None:
-    """The client library (2.16) answers with offset -1001 then: it forgets the error of a request to one leader."""
+    """In this case the client library (2.16) answers with offset -1001, because it forgets the error of a request to one leader."""
     with slow_broker() as wire:
         connection = Connection(bootstrap_servers=wire.bootstrap, further={"log_level": 0})
         admin, impatient = KafkaAdmin(connection, timeout_seconds=120), KafkaAdmin(connection, timeout_seconds=0.5)
@@ -225,22 +225,22 @@ def test_offsets_are_asked_for_again_when_the_connection_breaks_or_the_answer_is
         producer = Producer(connection.client_config())
         producer.produce("broken", b"", partition=0, timestamp=at_ms)
         assert not producer.flush(120)
-        asked: list[tuple[Callable[[KafkaAdmin], Mapping[TopicPartitionKey, object]], int | None]] = [
+        calls: list[tuple[Callable[[KafkaAdmin], Mapping[TopicPartitionKey, object]], int | None]] = [
             (lambda by: by.list_offsets([place], "earliest"), 0),
             (lambda by: by.list_offsets([place], "latest"), 1),
             (lambda by: by.list_offsets([place], "latest", isolation="read_committed"), 1),
             (lambda by: by.offsets_for_times({place: at_ms}), 0),
             (lambda by: by.offsets_for_times({place: at_ms + 1}), None),
         ]
-        for ask, there in asked:
+        for ask, there in calls:
             assert ask(admin) == {place: there}
             wire.break_at_requests(Api.LIST_OFFSETS, 3)
             assert ask(admin) == {place: there}
         wire.hold_back_requests(Api.LIST_OFFSETS, 60)
-        for ask, _ in asked:
+        for ask, _ in calls:
             assert isinstance(ask(impatient)[place], KafkaUnreachable)
         wire.hold_back_requests(Api.LIST_OFFSETS, 0)
-        for ask, there in asked:
+        for ask, there in calls:
             assert ask(admin) == {place: there}
 
 
@@ -253,27 +253,27 @@ def test_a_leader_that_was_fenced_for_a_moment_is_asked_with_its_new_epoch() -> 
         latest = {TopicPartition("fenced", 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
 
         def refusal(library: AdminClient) -> int | None:
-            """What the client library by itself is answered."""
+            """Returns the error code that the client library gets on its own: 0 without an error, None without an answer."""
             (future,) = library.list_offsets(latest).values()
             try:
                 future.result(60)
             except KafkaException as e:
                 return int(e.args[0].code())
-            except TimeoutError:  # it knows no broker any more
+            except TimeoutError:  # the client has lost the addresses of all brokers
                 return None
             return 0
 
         def fenced_by_a_pause() -> bool:
-            """Not by each: after the pause the heartbeat may be read before the session's end is seen."""
+            """Returns whether a pause fenced the leader. It may not, as the heartbeat may be read before the session's end is noticed."""
             library = AdminClient(connection.client_config())
-            wait_until(lambda: refusal(library) == 0, what="the topic's offset is told")
-            admin.list_offsets([("fenced", 0)], "latest")  # so that it too knows the epoch from before
+            wait_until(lambda: refusal(library) == 0, what="Kafka answers with the topic's offset")
+            admin.list_offsets([("fenced", 0)], "latest")  # so that this client also knows the former epoch
             broker.pause()
             time.sleep(5)
             broker.resume()
             return until_true(lambda: refusal(library) == KafkaError.FENCED_LEADER_EPOCH, Deadline(3))
 
-        wait_until(fenced_by_a_pause, what="the client library asks with the epoch from before", timeout_seconds=300)
+        wait_until(fenced_by_a_pause, what="the client library asks with the former epoch", timeout_seconds=300)
         assert admin.list_offsets([("fenced", 0)], "latest") == {("fenced", 0): 0}
 
 
@@ -289,9 +289,7 @@ def test_nobody_there_is_said_in_time() -> None:
     assert isinstance(nobody.list_offsets([("t", 0)], "latest")["t", 0], KafkaUnreachable)
     assert isinstance(nobody.describe_groups(["g"])["g"], KafkaUnreachable)
     assert isinstance(nobody.committed_of_groups({"g": None})["g"], KafkaUnreachable)
-    assert time.monotonic() - began < 6 * 10, (
-        "each call ends by itself after its second, and not after the library's minute"
-    )
+    assert time.monotonic() - began < 6 * 10, "each call ends after its own second, and not after the library's minute"
 
 
 def test_nothing_asked_nothing_answered(admin: KafkaAdmin) -> None:

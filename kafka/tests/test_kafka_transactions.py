@@ -34,7 +34,7 @@ def test_what_a_producer_that_is_gone_left_open_ends_and_it_can_not_go_on(
 
 
 def test_a_coordinator_that_never_answers_ends_a_call_and_not_the_caller(connection: Connection) -> None:
-    """With a real broker that restarts: worker/tests/test_relay_outage.py."""
+    """See worker/tests/test_relay_outage.py for the same with a real broker that restarts."""
     answer = Event()
 
     class Waiting(Producer):

@@ -1,4 +1,4 @@
-"""A password that Kafka refuses: the client library tries on, and each call only times out."""
+"""Kafka refuses a password. The client library goes on trying, and would only let each call time out."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,6 +36,6 @@ def test_a_wrong_password_is_said_by_whoever_reads(right: Connection) -> None:
                 reader.catch_up(3, lambda _: None)
     with ControlReader(wrong, client_id="test") as reading:
         reading.follow(["orders.control"])
-        wait_until(lambda: bool(reading.poll(0.1) or reading.problems), what="it is known why it can't be read")
+        wait_until(lambda: bool(reading.poll(0.1) or reading.problems), what="the reader reports why it can't read")
         with pytest.raises(NotAuthorized, match=f"reading control topics failed .*{WORDS}"):
             raise reading.problems["orders.control"]

@@ -83,8 +83,8 @@ def test_a_frozen_broker_is_waited_for(own_broker: Broker, own_harness: WorkerHa
 def test_after_an_outage_a_ready_topic_that_somebody_else_made_is_still_not_written_to(
     own_broker: Broker, own_harness: WorkerHarness
 ) -> None:
-    """If Kafka does not answer about a topic, the worker keeps what it knows of it. The outage is shorter than a session, so partitions
-    are not assigned again."""
+    """If Kafka does not answer about a topic, the worker keeps its last answer. The outage is shorter than a session, so partitions are not
+    assigned again."""
     orders = own_harness.declare((0,), front_partitions=1)
     worker = own_harness.start(orders)
     own_harness.admin.delete_topics([orders.names.ready])

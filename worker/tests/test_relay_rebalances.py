@@ -151,7 +151,9 @@ def test_a_worker_that_is_not_to_come_back_leaves_its_partitions_at_once(
 ) -> None:
     orders = harness.declare((0, 1), front_partitions=4, partitions=4)
     _, second = (harness.start(orders, member=f"orders-{n}", protocol=protocol, assignor=assignor) for n in range(2))
-    wait_until(lambda: set(owners_now(orders).values()) == {"orders-0", "orders-1"}, what="two workers share them")
+    wait_until(
+        lambda: set(owners_now(orders).values()) == {"orders-0", "orders-1"}, what="two workers share the partitions"
+    )
     with steady_load(orders, levels=2) as sent:
         orders.change(workers=1)
         assert second.terminate() == 0
@@ -210,7 +212,7 @@ def test_an_assignment_tells_what_the_worker_kept(harness: WorkerHarness) -> Non
     orders = harness.declare((0, 1), front_partitions=4, partitions=4)
     for n in range(2):
         harness.start(orders, member=f"orders-{n}")
-    wait_until(lambda: told(orders)[-1].ended_at_ms is not None, what="two workers share them")
+    wait_until(lambda: told(orders)[-1].ended_at_ms is not None, what="two workers share the partitions")
 
     first, *_, last = [e.detail for e in events_of(orders) if e.kind == "assignment" and e.member == "orders-0"]
 
@@ -225,7 +227,9 @@ def test_of_records_that_come_twice_when_a_worker_was_lost_the_rebalance_has_cou
 ) -> None:
     orders = harness.declare((0, 1), front_partitions=4, partitions=4)
     lost, _ = (harness.start(orders, member=f"orders-{n}", assignor=assignor, commit_interval_ms=500) for n in range(2))
-    wait_until(lambda: set(owners_now(orders).values()) == {"orders-0", "orders-1"}, what="two workers share them")
+    wait_until(
+        lambda: set(owners_now(orders).values()) == {"orders-0", "orders-1"}, what="two workers share the partitions"
+    )
     with steady_load(orders, levels=2) as sent:
         wait_until(lambda: len(sent) > 1_500, what="records come out")
         lost.signal(signal.SIGSTOP)
@@ -247,7 +251,9 @@ def test_of_records_that_come_twice_when_a_worker_was_lost_the_rebalance_has_cou
 def test_a_worker_that_only_restarts_keeps_its_partitions(harness: WorkerHarness) -> None:
     orders = harness.declare((0, 1), front_partitions=4, partitions=4)
     _, second = (harness.start(orders, member=f"orders-{n}") for n in range(2))
-    wait_until(lambda: set(owners_now(orders).values()) == {"orders-0", "orders-1"}, what="two workers share them")
+    wait_until(
+        lambda: set(owners_now(orders).values()) == {"orders-0", "orders-1"}, what="two workers share the partitions"
+    )
     before = owners_now(orders)
     orders.change(workers=2)
     assert second.terminate() == 0
@@ -279,7 +285,7 @@ def test_partitions_that_move_because_the_topic_has_more_are_told_as_a_change_of
     orders = harness.declare((0, 1), front_partitions=4, partitions=4)
     for n in range(2):
         harness.start(orders, member=f"orders-{n}")
-    wait_until(lambda: told(orders)[-1].ended_at_ms is not None, what="two workers share them")
+    wait_until(lambda: told(orders)[-1].ended_at_ms is not None, what="two workers share the partitions")
     before = len(told(orders))
     orders.grow_front(5)
 

@@ -139,12 +139,12 @@ def test_what_kafka_refuses_is_told_of_the_topic_that_it_is_about_or_of_all(work
     worker.follows(MINE)
     worker.follows(ANOTHER, of=ANOTHER)
 
-    def told(refused: dict[str | None, str]) -> dict[str, str]:
+    def messages(refused: dict[str | None, str]) -> dict[str, str]:
         return {alarm["topic"]: alarm["message"] for alarm in worker.report(refused)["alarms"]}
 
-    assert told({"orders": "not orders"}) == {"orders": "not orders"}
-    assert told({"orders": "not orders", None: "no group"}) == {"orders": "not orders", "bookings": "no group"}
-    assert told({}) == {}
+    assert messages({"orders": "not orders"}) == {"orders": "not orders"}
+    assert messages({"orders": "not orders", None: "no group"}) == {"orders": "not orders", "bookings": "no group"}
+    assert messages({}) == {}
 
 
 @pytest.mark.process

@@ -52,7 +52,7 @@ def test_a_front_topic_that_was_made_again_while_the_worker_restarted_is_told(ha
     orders = harness.declare((0,))
     harness.start(orders).kill()
     harness.admin.delete_topics([orders.names.front])
-    wait_until(lambda: not members_now(orders), what="the group has forgotten the worker")
+    wait_until(lambda: not members_now(orders), what="the group has removed the worker")
     worker = harness.start(orders, ready=False)
     wait_until(
         lambda: owned(worker, orders) == orders.record.layout.partition_count, what="the worker has the delays topic"

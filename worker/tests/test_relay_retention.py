@@ -75,7 +75,7 @@ def raised(worker: WorkerProcess, orders: DeclaredTopic) -> str:
 
 
 def cleared(worker: WorkerProcess, orders: DeclaredTopic) -> None:
-    wait_until(lambda: message_of(worker, orders) == "", what="no alarm any more", evidence=worker.evidence)
+    wait_until(lambda: message_of(worker, orders) == "", what="the alarm is cleared", evidence=worker.evidence)
 
 
 @pytest.mark.parametrize(

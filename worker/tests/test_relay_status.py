@@ -22,7 +22,7 @@ def test_counts_and_probes_tell_what_happened(harness: WorkerHarness) -> None:
     def ten_wait() -> bool:
         shown = worker.status()["topics"][topic]
         released = worker.metric("delayedtopics_released_total", topic=topic)
-        return (shown["waiting"], shown["due_lag"], released) == (10, 0, 20)  # records that wait are no lag
+        return (shown["waiting"], shown["due_lag"], released) == (10, 0, 20)  # waiting records are not due lag
 
     wait_until(ten_wait, what="ten records wait, none is due, and the others are counted")
     hopped = harness.admin.list_offsets([(orders.names.delays, p) for p in range(4)], "latest")
