@@ -1,4 +1,4 @@
-"""One Spark session for the whole run, and a delayed topic whose worker is a few lines of the test's own."""
+"""One Spark session for the whole run, the jars that it needs, and settings that suit small tables."""
 
 import subprocess
 from collections.abc import Iterator
@@ -13,22 +13,22 @@ SMALL = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.sql.adaptive.enabled": "false",
-    # a filter less in a plan saves nothing here, and looking for it takes a tenth of the time
+    # removing a filter from a plan saves nothing here, and the search for such filters takes a tenth of the time
     "spark.sql.constraintPropagation.enabled": "false",
-    # a table of ten rows is gone over in less time than a program for it is compiled
+    # processing a table of ten rows takes less time than compiling code for it
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # plans of a thousand queries are kept otherwise, for a page that nobody looks at
+    # otherwise Spark keeps the plans of a thousand queries for its web UI, which no test opens
     "spark.sql.ui.retainedExecutions": "1",
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",
 }
-"""Settings for tables of a few rows. The command's own tests run with those that users have."""
+"""Settings for tables of a few rows. The tests of the command use the settings that users have."""
 
 
 @pytest.fixture(scope="session")
 def spark_jars() -> Path:
-    """The folder of Spark's Kafka jars; fetched if they aren't in the cache."""
+    """The folder of Spark's Kafka jars, which are downloaded if they are not in the cache."""
     made = subprocess.run(
         ["make", "--silent", "spark-jars"], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
@@ -37,7 +37,7 @@ def spark_jars() -> Path:
 
 @pytest.fixture(scope="session")
 def quick_java() -> dict[str, str]:
-    """Environment of a Java machine that runs for seconds only and would spend most of them on compiling: half the time."""
+    """Environment of a JVM that runs for a few seconds only. Without full compilation it takes half the time."""
     return {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
@@ -58,7 +58,7 @@ def spark(spark_jars: Path) -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def nothing_kept(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tables that a test persists go with it."""
+    """Drops the tables that a test has persisted when the test ends."""
     yield
     if "spark" in request.fixturenames:
         request.getfixturevalue("spark").catalog.clearCache()

@@ -1,4 +1,4 @@
-"""From counts to a verdict and a sentence."""
+"""How counts become a verdict and a message."""
 
 import json
 from dataclasses import replace
@@ -32,13 +32,13 @@ def test_what_was_cancelled_is_a_term_of_the_law_and_no_broken_promise() -> None
 
 
 def test_a_window_that_ends_before_now_says_that_it_does_not_follow_later_hops() -> None:
-    """The audit of a day said `Verified`, and nothing of a record that was lost later on its way."""
-    said = "hops that workers made at or after the end of the window belong to a later window"
+    """The audit of a day once reported `Verified`, and did not mention that a record could be lost later on its way."""
+    sentence = "hops that workers made at or after the end of the window belong to a later window"
     of_a_day = replace(CLEAN, ends_before_now=True)
-    assert said in judge(of_a_day).message.lower()
-    assert said not in judge(CLEAN).message.lower()
+    assert sentence in judge(of_a_day).message.lower()
+    assert sentence not in judge(CLEAN).message.lower()
     without_hops = replace(of_a_day, partitions=[replace(FRONT, released=90, hopped=0)])
-    assert said not in judge(without_hops).message.lower()
+    assert sentence not in judge(without_hops).message.lower()
 
 
 def test_an_empty_topic_is_verified() -> None:
@@ -82,7 +82,7 @@ def test_what_has_been_due_for_minutes_makes_no_clean_audit() -> None:
 
 @pytest.mark.parametrize("flaw", sorted({check.name for check in BROKEN_PROMISES} - {"lost"}))
 def test_whatever_is_not_as_promised_violates(flaw: str) -> None:
-    """What is lost follows from the counts of a partition."""
+    """The flaw `lost` is excluded, because it follows from the counts of a partition."""
     result = judge(replace(CLEAN, flaws={"doubled": 1, flaw: 1}))
     assert (result.verdict, result.message[:2]) == ("Violated", "1 ")
 

@@ -1,4 +1,4 @@
-"""Cancelled records on a real broker: whether somebody had asked for it is read in the control topic, where that tells."""
+"""Cancelled records on a real broker. If the control topic is complete, it shows whether a cancellation had been requested."""
 
 import uuid
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """A delayed topic of one partition whose only two records were cancelled, and of which one was to be."""
+    """A delayed topic of one partition with two records. Both were cancelled, but only one cancellation had been requested."""
 
     connection: Connection
     names: TopicNames
@@ -40,7 +40,7 @@ class Cancelled:
         return audit(window, self.connection, lambda: spark, lambda _: None).result
 
     def unknown(self, spark: SparkSession, window: AuditWindow | None = None) -> str | None:
-        """Why it is not known what was asked for."""
+        """Returns why the requests are not all known; None if they are."""
         read = partial(sources.read, spark, self.connection)
         return requests(KafkaAdmin(self.connection), read, window or self.window).unknown
 
@@ -122,7 +122,7 @@ def test_a_control_topic_tells_all_only_if_it_is_the_first_and_nothing_of_it_is_
     transaction.begin_transaction()
     transaction.produce(name, key=b"order-42", value=b"cancel")
     transaction.flush(60)
-    assert cancelled.unknown(spark) is None, "nobody waits for a transaction that is open"
+    assert cancelled.unknown(spark) is None, "an open transaction does not hold up the audit"
     transaction.abort_transaction()
     admin = KafkaAdmin(cancelled.connection)
 
@@ -130,7 +130,7 @@ def test_a_control_topic_tells_all_only_if_it_is_the_first_and_nothing_of_it_is_
         stable = admin.list_offsets([(name, 0)], "latest", isolation="read_committed")
         return stable == admin.list_offsets([(name, 0)], "latest")
 
-    wait_until(is_over, what="the transaction is over for readers, too")
+    wait_until(is_over, what="the transaction has also ended for consumers")
     missing = f"records of topic {name} are missing because of retention, compaction or a transaction"
     assert cancelled.unknown(spark) == missing
 

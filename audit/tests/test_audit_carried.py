@@ -1,4 +1,4 @@
-"""A link of a chain that reads what is new, and a table of the rest, finds what one finds that reads everything."""
+"""A link of a chain that reads only new rows from Kafka, and the rest from a table, finds the same as one that reads everything."""
 
 import shutil
 from collections import Counter
@@ -31,7 +31,7 @@ from pyspark.sql import functions as sf
 pytestmark = pytest.mark.spark
 
 EVERY_LINE = frozenset((topic << PARTITION_BITS) + p for topic in (FRONT, DELAYS) for p in range(16))
-TOLD = WorkerEvents(
+WORKER_EVENTS = WorkerEvents(
     takeovers=[Takeover(lines=EVERY_LINE, from_ms=AT_MS + 7 * HOUR_MS, to_ms=AT_MS + 7 * HOUR_MS + 1000)],
     known=[(AT_MS, AT_MS + 24 * HOUR_MS)],
 )
@@ -39,7 +39,7 @@ TOLD = WorkerEvents(
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """What a link makes of its window: what became of each place, and how many rows it read of Kafka for it."""
+    """The result of a link: its places with their fates, and the number of rows that it read from Kafka."""
 
     window: AuditWindow
     places: DataFrame
@@ -63,8 +63,8 @@ def link(spark: SparkSession, read: Read, window: AuditWindow, table: Table | No
     return Link(window=window, places=planned_once, blocks=blocks, read=reading.offsets)
 
 
-def noted(spark: SparkSession, once: Link, folder: Path, hour: int, found: Findings) -> AuditedRecord:
-    """What the registry has of it afterwards."""
+def recorded(spark: SparkSession, once: Link, folder: Path, hour: int, found: Findings) -> AuditedRecord:
+    """Writes the table of the link and returns the record of the registry that follows."""
     assert once.blocks is not None
     output, since_ms = output_of(folder, hour), found.counted.pending_since_ms
     seen = visibility_of(once.window)
@@ -78,14 +78,14 @@ def output_of(folder: Path, hour: int) -> Output:
 
 
 def links(spark: SparkSession, day: Day, folder: Path) -> Iterator[tuple[Link, Findings, AuditedRecord]]:
-    """Hour by hour: a link that carries, what it found, and what was noted of it."""
+    """Yields for each hour a link that writes a table, its findings, and its record of the registry."""
     read, last = day.reader(spark), None
     for hour in range(day.hours):
         window = day.freeze((hour + 1) * HOUR_MS, last)
         table = carried.opened(spark, output_of(folder, hour), window)
         once = link(spark, read, window, table, carries=True)
-        found = count(spark, once.places, window, TOLD, lambda _: None, offsets_read=once.read)
-        last = noted(spark, once, folder, hour, found)
+        found = count(spark, once.places, window, WORKER_EVENTS, lambda _: None, offsets_read=once.read)
+        last = recorded(spark, once, folder, hour, found)
         yield once, found, last
 
 
@@ -96,7 +96,7 @@ def test_a_chain_that_carries_reads_each_row_once_and_finds_the_same(spark: Spar
     read, terms, of_windows, of_chain = day.reader(spark), Counter[str](), 0, 0
     for once, found, _ in links(spark, day, tmp_path):
         every = link(spark, read, once.window, None, carries=False)
-        assert once.rows == every.rows, "whatever is counted is counted from these"
+        assert once.rows == every.rows, "all counts are derived from these rows"
         account = judge(found.counted).account
         assert account is not None
         terms.update(asdict(account))
@@ -104,7 +104,7 @@ def test_a_chain_that_carries_reads_each_row_once_and_finds_the_same(spark: Spar
     befell = ("hopped", "dead_lettered", "lost", "early", "doubled", "doubled_beyond_promise")
     assert all(terms[term] for term in befell), terms
     assert terms["doubled"] > terms["doubled_beyond_promise"], (
-        "what the killed worker hopped twice is within the promise"
+        "the records that the killed worker let hop twice are within the promise"
     )
     appended = sum(topic.end(p, day.hours * HOUR_MS) for topic in day.topics.values() for p in range(4))
     assert (of_chain, of_windows > 2 * of_chain) == (appended, True)
@@ -116,8 +116,8 @@ def test_a_chain_that_carries_reads_each_row_once_and_finds_the_same(spark: Spar
 def test_a_record_that_was_written_into_the_delays_topic_and_hopped_on_is_judged_by_the_link_that_sees_it_come_out(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """It asks for a due time, has hopped on when the first link looks, and comes out too early by what it asked. Its release says that
-    it was due."""
+    """The record requests a due time. It has hopped on before the first link, and is released before the requested time, although the
+    release claims that it was due."""
     never_ms, due_ms = 24 * HOUR_MS, HOUR_MS * 3 // 2
     day = Day(hours=2, grown_ms=never_ms, edited_ms=never_ms)
     asked = [("dt-deliver-at", b"%d" % (AT_MS + due_ms))]
@@ -130,17 +130,17 @@ def test_a_record_that_was_written_into_the_delays_topic_and_hopped_on_is_judged
     *_, (once, found, _) = links(spark, day, tmp_path)
     assert (found.counted.unread_roots, found.counted.flaws["early"]) == (0, 1)
     assert once.rows == link(spark, day.reader(spark), once.window, None, carries=False).rows
-    assert once.read == 1, "the link before has kept it"
+    assert once.read == 1, "the other rows come from the table of the previous link"
 
 
 def rewritten(file: Path, change: Callable[[str], str]) -> None:
-    """With it goes the checksum that Hadoop keeps beside it, against accidents."""
+    """Changes the file, and removes the checksum against accidental changes that Hadoop keeps beside it."""
     file.write_text(change(file.read_text()))
     file.with_name(f".{file.name}.crc").unlink()
 
 
 def altered(spark: SparkSession, table: Path) -> None:
-    """One attempt of one row is another."""
+    """Changes the attempt of one row."""
     rows = spark.read.parquet(str(table / "rows"))
     first = sf.col("rows")[0]
     other = sf.concat(sf.array(first.withField("attempt", sf.lit(7))), sf.slice("rows", 2, 10_000))
@@ -202,7 +202,7 @@ def test_a_table_that_is_not_the_one_that_was_noted_is_not_used(
     made_again = replace(window, topic_ids={**window.topic_ids, NAMES.ready: "another"})
     opened = carried.opened(spark, output, made_again)
     assert opened is not None
-    assert opened.covers(NAMES.ready, (0, 0), (9, 9)) == (0, 0), "these rows are of another topic"
+    assert opened.covers(NAMES.ready, (0, 0), (9, 9)) == (0, 0), "the rows belong to the former topic"
     assert opened.covers(NAMES.front, (0, 0), (9, 9)) == (9, 9)
     shorter = {**window.end_offsets, NAMES.ready: (0, 0)}
     with pytest.raises(Unusable, match=r"topic orders.ready ends below"):

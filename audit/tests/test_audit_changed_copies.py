@@ -1,4 +1,4 @@
-"""A copy repeats key, value and foreign headers of its record, and who its client says that it is."""
+"""A copy has the key, the value, the foreign headers and the identity headers of its record."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def test_a_header_behind_ours_is_a_change_too(spark: SparkSession) -> None:
 
 
 def test_who_a_client_says_that_it_is_passes_unchanged(spark: SparkSession) -> None:
-    """An id, a group and two times; of a record without an id it is the root, and numbers lose their leading zeros."""
+    """Id, group and two times. The id of a record without one is its root, and numbers lose their leading zeros."""
     said: list[Header] = [("dt-id", b"i"), ("dt-group", b"g"), ("dt-created-at", b"007"), ("dt-done-at", b"9")]
     copied = [(name, b"7" if value == b"007" else value) for name, value in said]
 

@@ -1,4 +1,4 @@
-"""The law and the promises on small tables: one test for each thing that a record can suffer."""
+"""Fates, flaws and accounts on small tables: one test for each thing that can happen to a record."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def ten(spark: SparkSession, *released: int) -> Window:
-    """Ten records, of which offset 1 hopped and offset 2 is a dead letter; below 9 is committed."""
+    """Ten records. Offset 1 hopped, offset 2 is a dead letter, and the committed offset is 9."""
     front = front_of(10)
     front[1] = (0, 1, 1, level(2))
     delays = [(1, 0, 2, hop(("f", 0, 1), 10_001))]
@@ -57,7 +57,7 @@ def test_every_record_has_one_fate(spark: SparkSession) -> None:
 
 
 def test_what_came_in_after_the_window_belongs_to_another(spark: SparkSession) -> None:
-    """Offset 1 hopped within the window, and its copy is above it."""
+    """Offset 1 hopped within the window, and its copy lies above the end of the window."""
     window = replace(ten(spark, 0, 3, 4, 5, 6), bounds=replace(BOUNDS, front_to=(5, 5), delays_to=(0, 0, 0)))
     window = window.committed(5, 0)
     kinds = {1: "hopped", 2: "dead_lettered"}
@@ -87,7 +87,7 @@ def test_a_record_above_the_commit_is_pending_even_if_it_came_out_already(spark:
 
 @pytest.mark.slow
 def test_what_is_due_and_was_not_released_is_overdue_and_what_is_only_not_committed_is_not(spark: SparkSession) -> None:
-    """Offset 3 is released, 4 has hopped, above a commit that what waits at 2 holds back. What hopped is due in ten seconds."""
+    """Offset 3 is released and 4 has hopped, but the record that waits at 2 holds the commit back. The hop is due in ten seconds."""
     delays = [(1, 0, 5, hop(("f", 0, 4), 10_004))]
     window = Window(spark=spark, front=front_of(7), delays=delays, ready=ready_of(0, 1, 3)).committed(2, 0)
     assert "overdue" not in flaws(window)
@@ -117,7 +117,7 @@ def test_accounts_are_per_partition_and_every_term_is_counted(spark: SparkSessio
 
 
 def test_a_retry_written_directly_into_delays_is_no_hop(spark: SparkSession) -> None:
-    """It carries the headers of the release that it was made from."""
+    """The retry has the headers of the release from which it was made."""
     copied = release(("f", 0, 1))
     window = Window(spark=spark, front=front_of(8), delays=[(0, 0, 0, copied), (0, 1, 0, hop(("f", 0, 7)))]).committed(
         8, 0
@@ -169,7 +169,7 @@ def test_what_brokers_clocks_may_differ_by_is_not_early(spark: SparkSession, ske
 
 
 def test_a_due_time_that_is_not_the_roots_time_and_its_delay_convinces_nobody(spark: SparkSession) -> None:
-    """Level or attempt choose the delay; each record is released when it says that it is due, on time and a millisecond before."""
+    """The level or the attempt chooses the delay. Each release claims to be on time; the second time it comes a millisecond early."""
     cases: list[tuple[list[Header], int, int]] = [
         ([], 0, 0),
         (retry(1), 1, 10_000),
@@ -210,7 +210,7 @@ EDITED = replace(
 
 
 def test_long_after_an_edit_a_record_waits_for_what_its_attempt_has_then(spark: SparkSession) -> None:
-    """Another delay of the table is none of its, though it has one: what a release says of itself convinces nobody."""
+    """A record is early if it waited for another delay of the list than its own, even if its release claims that it was due."""
     cases = [(-HOUR_MS, 10_000), (HOUR_MS, 10_000), (HOUR_MS, 60_000), (1_000, 10_000), (1_000, 9_000)]
     front = [(0, at, came_ms, retry(1)) for at, (came_ms, _) in enumerate(cases)]
     ready = [
@@ -264,7 +264,7 @@ def test_releases_without_the_brokers_time_are_told_and_not_judged(spark: SparkS
 
 
 def test_the_same_root_and_attempt_twice_is_one_double(spark: SparkSession) -> None:
-    """A hop that was made twice, a release that was made three times, and a dead letter that was made twice."""
+    """One record hopped twice, one was released three times, and one was dead-lettered twice."""
     front = [(0, offset, 0, level(2) if offset == 1 else []) for offset in range(4)]
     delays = [(1, at, 1, hop(("f", 0, 1), 10_000)) for at in (4, 5)]
     ready = [
@@ -311,7 +311,7 @@ def test_the_ready_partition_before_the_topic_grew_is_right_too(spark: SparkSess
 
 
 def test_an_attempt_that_is_not_the_records(spark: SparkSession) -> None:
-    """A copy whose attempt isn't above that of the release that it was made from counts as one higher."""
+    """If the attempt of a copy is not above that of the release from which it was made, it counts as one above that."""
     copied = [*release(("f", 1, 9), attempt=1)]
     front = [(0, 0, 0, retry(1)), (0, 1, 1, copied), (0, 2, 2, retry(1))]
     ready = [
@@ -323,7 +323,7 @@ def test_an_attempt_that_is_not_the_records(spark: SparkSession) -> None:
 
 
 def test_an_attempt_is_what_the_worker_takes_it_for(spark: SparkSession) -> None:
-    """A producer that writes `dt-released` as no worker does has its record raised by nobody."""
+    """A `dt-released` header that is not in the format of the workers does not raise the attempt."""
     front: list[Row] = [(0, at, 0, headers) for at, (headers, _) in enumerate(ATTEMPTS)]
     rows = Window(spark=spark, front=front).places.orderBy("place").select("attempt").collect()
     assert [row.attempt for row in rows] == [min(attempt, 1_000_000) for _, attempt in ATTEMPTS]

@@ -1,4 +1,4 @@
-"""What the Python client writes when a record fails, as an audit reads it."""
+"""How an audit reads the copies that the Python client writes when a record fails."""
 
 from dataclasses import replace
 
@@ -35,6 +35,6 @@ def test_a_rejection_ends_the_chain_of_its_retries(spark: SparkSession) -> None:
     (chain,) = checks.chains(window.places).collect()
     assert (chain.attempts, chain.end, chain.forks) == (1, "rejected", 0)
     link = replace(window, bounds=replace(BOUNDS, front_from=(2, 0), new_from={DEAD_LETTER: (0,)}))
-    assert [row.end for row in checks.chains(link.places).collect()] == ["rejected"], "an audit before had the retry"
+    assert [row.end for row in checks.chains(link.places).collect()] == ["rejected"], "an earlier audit had the retry"
     after = replace(link, bounds=replace(link.bounds, new_from={DEAD_LETTER: (1,)}))
-    assert checks.chains(after.places).collect() == [], "and one after it the rejection"
+    assert checks.chains(after.places).collect() == [], "an earlier audit had the rejection, too"

@@ -1,4 +1,4 @@
-"""A dead letter is held against the record that it was made from: against its headers, its size, and the cap of its time."""
+"""A dead letter is checked against the headers and the size of its record, and against the retry cap of that time."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,11 +27,11 @@ from pyspark.sql import SparkSession
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 EDITED_MS = 2 * CLOCKS_MS
-"""After AT_MS."""
+"""The time of the first edit, in milliseconds after AT_MS."""
 
 
 def caps(*declared: int) -> tuple[Declared, ...]:
-    """One after the other, EDITED_MS each."""
+    """Declarations that follow each other, each of which applies for EDITED_MS."""
     begins = [AT_MS + at * EDITED_MS if at else 0 for at in range(len(declared))]
     return tuple(
         Declared(list_ms=DELAYS_MS, retry_cap=cap, from_ms=begin, until_ms=end)
@@ -42,7 +42,7 @@ def caps(*declared: int) -> tuple[Declared, ...]:
 def died(
     spark: SparkSession, *letters: tuple[int, Sequence[Header], Sequence[Header]], retry_caps: Sequence[int] = (5,)
 ) -> Window:
-    """Records of the front topic and what is in the dead-letter topic of each: when, headers, headers."""
+    """Front records that became dead letters. `letters`: append time, headers of the record, headers of the dead letter."""
     front: list[Row] = [(0, at, ms, headers) for at, (ms, headers, _) in enumerate(letters)]
     dead: list[Row] = [(0, at, ms + 1, headers) for at, (ms, _, headers) in enumerate(letters)]
     return Window(spark=spark, front=front, dead=dead, promise=replace(PROMISE, lists=caps(*retry_caps)))
@@ -85,7 +85,8 @@ def died_of(offset: int, reason: DeadLetterReason, foreign: Sequence[Header] = (
 
 
 def test_a_reason_that_the_records_own_headers_do_not_bear_out_is_none(spark: SparkSession) -> None:
-    """Nor is one that no worker writes, nor that of a consumer, which names no record of the front topic. The first two are right."""
+    """A reason that no worker writes is wrong, too, and so is that of a consumer, whose dead letters name no front record. Only the first
+    two dead letters are right."""
     invented = [(name, b"Whatever" if name == "dt-reason" else value) for name, value in exceeded(6, 6)]
     window = died(
         spark,
@@ -101,7 +102,8 @@ def test_a_reason_that_the_records_own_headers_do_not_bear_out_is_none(spark: Sp
 
 
 def test_a_record_that_no_topic_refuses_is_not_too_large(spark: SparkSession) -> None:
-    """By its value, or by its headers. The third may have been, and of what is cut nothing but its size is known."""
+    """A record can be too large by its value or by its headers. Only the first record is small enough for every topic. If a dead letter
+    has no value, nothing but the size of its record is checked."""
     large = b"x" * 20_000
     headers: list[Sequence[Header]] = [[], [("trace", large)], [], [], [], retry(2)]
     letters = [died_of(at, DeadLetterReason.TOO_LARGE, foreign=kept) for at, kept in enumerate(headers[:5])]
@@ -125,7 +127,7 @@ def test_a_dead_letter_without_a_header_of_its_record_is_changed(spark: SparkSes
 
 
 def test_where_a_key_may_be_no_utf_8_the_headers_are_not_judged_and_other_reasons_are(spark: SparkSession) -> None:
-    """Java shows it as one that has a replacement character, which a key may have anyway."""
+    """Java shows such a key with a replacement character, which a valid key may also contain."""
     unreadable: list[Header] = [("tr\ufffdce", b"1"), *retry(3)]
     window = died(
         spark,
@@ -138,7 +140,7 @@ def test_where_a_key_may_be_no_utf_8_the_headers_are_not_judged_and_other_reason
 def test_where_there_are_more_headers_than_a_worker_reads_they_are_not_judged_and_other_reasons_are(
     spark: SparkSession,
 ) -> None:
-    """The last has as many as a worker reads at most."""
+    """The last record has the maximum that a worker reads."""
     most: list[Header] = [("h", None)] * 99_983
     letters = [died_of(at, DeadLetterReason.HEADER_UNREADABLE) for at in range(3)]
     letters[1] = died_of(1, DeadLetterReason.HEADER_TWICE)
@@ -149,12 +151,13 @@ def test_where_there_are_more_headers_than_a_worker_reads_they_are_not_judged_an
     assert found.get("changed") in (None, ["f:0:2"])
 
 
-ASKED = b"cancel"
+REQUEST = b"cancel"
 
 
 def test_a_cancelled_record_is_held_against_the_control_topic_and_against_itself(spark: SparkSession) -> None:
-    """The first four are as they should be: cancelled by their root, by their id, and withdrawn since, and by what is left of a request
-    for an earlier attempt. For the fifth there is only the worker's own answer. The others were asked for, and say what is not so."""
+    """The first four are right. They were cancelled by root, by id, by a request that was withdrawn later, and by a request for an
+    earlier attempt, of which only the answer is left. For the fifth there is only the worker's own answer. The others were requested,
+    but their dead letters are wrong."""
     of_customer: list[Header] = [("dt-id", b"order-42")]
     records: list[Sequence[Header]] = [[], of_customer, [], [], [], of_customer, TWICE, retry(1), []]
     letters = [
@@ -165,12 +168,12 @@ def test_a_cancelled_record_is_held_against_the_control_topic_and_against_itself
     window = replace(
         died(spark, *((10, kept, letter) for kept, letter in zip(records, letters, strict=True))),
         control=[
-            *((b"f:0:%d:id" % at, ASKED, 0) for at in (0, 2, 6, 7, 8)),
+            *((b"f:0:%d:id" % at, REQUEST, 0) for at in (0, 2, 6, 7, 8)),
             (b"order-42", b"too-late", 5),
             (b"f:0:2:id", None, 12),
             (b"f:0:3:id", b"cancelled", 9),
             (b"f:0:4:id", b"cancelled", 12),
-            (None, ASKED, 0),
+            (None, REQUEST, 0),
         ],
         dead_values={8: b"altered"},
     )
@@ -179,8 +182,8 @@ def test_a_cancelled_record_is_held_against_the_control_topic_and_against_itself
         "changed": ["f:0:5", "f:0:8"],
         "wrongly_dead_lettered": ["f:0:4", "f:0:6"],
     }
-    nobody = replace(window, control=None)
-    assert flaws(nobody)["wrongly_dead_lettered"] == [f"f:0:{at}" for at in range(9)]
+    without_requests = replace(window, control=None)
+    assert flaws(without_requests)["wrongly_dead_lettered"] == [f"f:0:{at}" for at in range(9)]
 
 
 def test_what_hopped_and_was_cancelled_in_its_delays_partition_is_in_the_account_of_that(spark: SparkSession) -> None:
@@ -191,7 +194,7 @@ def test_what_hopped_and_was_cancelled_in_its_delays_partition_is_in_the_account
         front=[(0, 0, 0, level(2))],
         delays=[(1, 0, 1, hopped)],
         dead=[(0, 0, 10_000, letter)],
-        control=[(b"f:0:0:id", ASKED, 5)],
+        control=[(b"f:0:0:id", REQUEST, 5)],
     )
     assert (fates(window), flaws(window)) == ({"f:0:0": "hopped", "d:1:0": "cancelled"}, {})
 
@@ -199,14 +202,14 @@ def test_what_hopped_and_was_cancelled_in_its_delays_partition_is_in_the_account
 def test_what_was_released_and_is_cancelled_too_is_doubled_and_its_release_is_early_only_if_it_is(
     spark: SparkSession,
 ) -> None:
-    """The worker had cancelled the first before it was due. It crashed, the request was withdrawn, and the next one released the record."""
+    """A worker cancelled both records before they were due and crashed. The request was withdrawn, and the next worker released them."""
     cancelled = [dead_letter(("f", 0, at), reason=DeadLetterReason.CANCELLED) for at in range(2)]
     window = Window(
         spark=spark,
         front=[(0, 0, 0, level(2)), (0, 1, 0, level(2))],
         ready=[(0, at, ms, release(("f", 0, at), 10_000)) for at, ms in enumerate((10_001, 9_999))],
         dead=[(0, at, 5_000, letter) for at, letter in enumerate(cancelled)],
-        control=[(b"f:0:%d:id" % at, ASKED, 0) for at in range(2)],
+        control=[(b"f:0:%d:id" % at, REQUEST, 0) for at in range(2)],
     )
     assert flaws(window) == {"doubled": ["f:0:0", "f:0:1"], "early": ["f:0:1"]}
     assert set(fates(window).values()) == {"released"}

@@ -1,4 +1,4 @@
-"""Records that say themselves when they are due are held against that, not against a delay of the list."""
+"""A record that requests a due time is checked against that time and not against a delay of the list."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ DAY_MS = 86_400_000
 
 
 def at(ms: int) -> list[Header]:
-    """After AT_MS."""
+    """Headers that request a due time of `ms` after AT_MS."""
     return [("dt-deliver-at", b"%d" % (AT_MS + ms))]
 
 
@@ -85,7 +85,7 @@ def test_no_order_is_promised_among_due_times(spark: SparkSession) -> None:
 
 
 def died(spark: SparkSession, letters: Sequence[tuple[int, int, DeadLetterReason]], *lists: Declared) -> Window:
-    """When they came in, how long after that they ask to be due, and why they are dead letters."""
+    """`letters`: append time, how far ahead the requested due time was, and the reason of the dead letter."""
     front: list[Row] = [(0, n, ms, at(ms + ahead_ms)) for n, (ms, ahead_ms, _) in enumerate(letters)]
     dead: list[Row] = [
         (0, n, ms + 1, dead_letter(("f", 0, n), reason=reason)) for n, (ms, _, reason) in enumerate(letters)
@@ -116,7 +116,7 @@ def test_a_record_that_asks_for_no_due_time_is_not_refused_for_one(spark: SparkS
 
 
 def test_what_was_loaded_at_once_and_waits_for_weeks_is_drawn_in_a_few_bars(spark: SparkSession) -> None:
-    """Each second of the due times had a bar, since the records had come in within seconds: a million of them ended the Job."""
+    """Each second of due times once had a bar, because the records came in within seconds. A million bars made the Job fail."""
     front: list[Row] = [(0, n, n, at(n * 3_600_000)) for n in range(1_000)]
     window = Window(spark=spark, front=front).committed(front=0)
     drawn = with_tables(spark, window.places, found(window))

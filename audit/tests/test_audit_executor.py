@@ -1,4 +1,4 @@
-"""What a pod that Spark makes runs, by the environment that Spark gives it."""
+"""The commands that the pods of Spark run, and an audit that loses an executor."""
 
 import os
 import subprocess
@@ -74,7 +74,8 @@ print(kept.groupBy().sum("id").collect()[0][0])
 def test_an_audit_goes_on_when_one_of_its_executors_goes_away(
     spark_jars: Path, quick_java: dict[str, str], tmp_path: Path
 ) -> None:
-    """The rows that it keeps were in one executor each, and are not made again: the try had failed. Of a cluster, as Spark tests it."""
+    """Each persisted row was once kept by one executor only and could not be computed again, so the attempt failed. The test runs on a
+    `local-cluster`, as Spark's own tests do."""
     environment = {**os.environ, **quick_java, "SPARK_HOME": str(Path(pyspark.__file__).parent)}
     done = subprocess.run(
         [sys.executable, "-c", LOSES_AN_EXECUTOR, spark_jars],

@@ -1,4 +1,4 @@
-"""Windows that are frozen while records pour in and a worker is killed; 500 of them by `make audit-freezes`."""
+"""Audits of windows that are frozen while records come in and a worker is killed. `make audit-freezes` runs 500 of them."""
 
 import os
 from pathlib import Path

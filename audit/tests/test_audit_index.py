@@ -1,4 +1,4 @@
-"""All audits of a topic on a page, and those of all topics in a table."""
+"""The page that lists all audits of a topic, and the table that lists those of all topics."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def test_a_page_has_the_audits_of_its_topic_the_newest_first(spark: SparkSession
     ]
     assert "2 lost &lt;b&gt;in orders&lt;/b&gt;" in page
     assert "1 Verified, 1 Violated, 1 Unknown" in page
-    assert not re.search(r"<script|https?://", page), "it needs nothing from elsewhere"
+    assert not re.search(r"<script|https?://", page), "the page loads nothing from elsewhere"
     assert "can't be read" not in page
     assert "other-4/report.html" in (tmp_path / "payments.html").read_text()
 
@@ -80,7 +80,7 @@ def test_the_table_has_a_row_for_each_audit_of_every_topic(spark: SparkSession, 
     assert {name: (row.topic, row.verdict, row.lost, row.produced) for name, row in rows.items()} == {
         "a-1": ("orders", "Violated", 1, 7),
         "b-2": ("2024", "Violated", 2, 7),
-    }, "what was tried again has the last try's row only"
+    }, "an audit that ran again has only the row of its last run"
     assert (rows["b-2"].offenders, rows["b-2"].topic_id) == ({"lost": ["f-0-0", "f-0-1"]}, "id-of-2024")
 
 
@@ -103,7 +103,7 @@ def test_a_row_that_was_cut_off_is_counted_on_the_page(spark: SparkSession, tmp_
 def test_an_index_that_can_not_be_written_costs_no_verdict(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command, but for its own Spark and for what it would read of Kafka."""
+    """The test runs the command with the Spark session of the tests, and without reading from Kafka."""
     (tmp_path / "audits").write_text("in the way")
     (tmp_path / "window.json.gz").write_bytes(window_of("orders").encode())
     (tmp_path / "bootstrap-servers").write_text("kafka:9092")

@@ -1,4 +1,4 @@
-"""A connection, as Kafka's Java client takes it."""
+"""How a connection becomes the configuration of Kafka's Java client."""
 
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def test_tasks_are_small_until_there_are_too_many_of_them(
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_reads_by_tokens_and_its_clients_renew_them(spark: SparkSession, tmp_path: Path) -> None:
-    """A Kafka client of Java takes no token endpoint that its machine was not started with."""
+    """Kafka's Java client accepts a token endpoint only if a system property of its JVM allows it."""
     with oauth_kafka(tmp_path) as kafka:
         KafkaAdmin(kafka.connection).create_topics([NewTopicSpec(name="orders", partitions=1, replication_factor=1)])
         producer = Producer(kafka.connection.client_config())
@@ -93,14 +93,14 @@ def test_spark_reads_by_tokens_and_its_clients_renew_them(spark: SparkSession, t
         try:
 
             def renewed() -> bool:
-                """Each poll raises what reading can't go on with."""
+                """Each poll raises the errors that stop the consumer."""
                 polled(spark, consumer, "orders")
-                return kafka.tokens.given >= given + 4  # two of each client
+                return kafka.tokens.given >= given + 4  # two tokens for each client
 
-            wait_until(renewed, what="tokens are renewed")
+            wait_until(renewed, what="the clients have renewed their tokens")
             producer.produce("orders", b"late")
             assert producer.flush(60) == 0
-            wait_until(lambda: "late" in polled(spark, consumer, "orders"), what="reading goes on by new tokens")
+            wait_until(lambda: "late" in polled(spark, consumer, "orders"), what="the consumer reads with a new token")
         finally:
             consumer.close()
 
@@ -109,7 +109,7 @@ def test_spark_reads_by_tokens_and_its_clients_renew_them(spark: SparkSession, t
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_topic_that_is_deleted_while_an_audit_reads_it_is_not_made_again(spark: SparkSession, broker: Broker) -> None:
-    """Kafka's client of Java lets the broker make it, with the broker's settings."""
+    """By default, Kafka's Java client lets the broker create a missing topic with the broker's settings."""
     connection, topic = Connection(bootstrap_servers=broker.bootstrap), "deleted-while-an-audit-reads-it"
     consumer = java_consumer(spark, sources.reader(connection), topic)
     try:
@@ -120,7 +120,7 @@ def test_a_topic_that_is_deleted_while_an_audit_reads_it_is_not_made_again(spark
 
 
 def java_consumer(spark: SparkSession, properties: dict[str, str], topic: str) -> Any:
-    """Of the one partition, as Spark makes one for a task."""
+    """Returns a consumer of partition 0, as Spark creates one for a task."""
     jvm: Any = spark._jvm
     given = jvm.java.util.HashMap()
     strings = "org.apache.kafka.common.serialization.StringDeserializer"

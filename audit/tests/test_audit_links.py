@@ -1,4 +1,4 @@
-"""Audits that chain: what the link before had settled is settled."""
+"""Chains of audits: a record that an earlier link has settled stays settled."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,12 +31,13 @@ LINK = replace(
     delays_from=(0, 0, 0),
     new_from={DELAYS: (0, 1, 0), READY: (3, 3), DEAD_LETTER: (1, 1)},
 )
-"""The audit before settled three records of each front partition, and saw a hop, three releases and a dead letter of each."""
+"""The previous audit settled three records of each front partition. It read one hop in delays partition 1, three releases in each
+ready partition, and one dead letter in each dead-letter partition."""
 LATER_MS = 60_000
 
 
 def linked(spark: SparkSession, *, again: Sequence[Row]) -> Window:
-    """Six records, of which the audit before had three; `again` comes after it in the ready topic."""
+    """Six records, of which the previous audit settled three. `again`: ready rows that were appended after that audit."""
     return Window(spark=spark, front=front_of(6), ready=[*ready_of(*range(6)), *again], bounds=LINK)
 
 
@@ -47,7 +48,7 @@ def test_a_link_of_a_chain_that_saw_nothing_twice_is_clean(spark: SparkSession) 
 
 
 def test_a_settled_record_that_is_released_again_is_a_double(spark: SparkSession) -> None:
-    """Somebody has reset the group's offsets, or a frozen worker came back. Where the first release lies makes no difference."""
+    """The offsets of the group were reset, or a frozen worker came back. It makes no difference whether the first release is read."""
     again = [(0, 6, LATER_MS, release(("f", 0, 1), 1, wrote_ms=LATER_MS))]
     assert named(linked(spark, again=again), "doubled") == ["f:0:1 r:0:1 r:0:6"]
     unread = Window(spark=spark, front=front_of(6), ready=[*ready_of(*range(6))[3:], *again], bounds=LINK)
@@ -69,7 +70,8 @@ def test_it_is_told_by_the_link_that_it_came_after_and_by_no_other(spark: SparkS
 def test_what_is_no_workers_is_told_by_the_first_link_that_reads_it_and_by_no_other(
     spark: SparkSession, headers: list[Header]
 ) -> None:
-    """The next one reads that time again, since older records wait: one record by hand made a day of hourly links `Unknown`."""
+    """The next links read that time again, because older records still wait. One record that was written by hand once made a day of
+    hourly links `Unknown`."""
     window = linked(spark, again=[(0, 6, LATER_MS, headers)])
     assert list(flaws(window)) == ["forged" if headers else "foreign"]
     ends = {**LINK.new_from, READY: (7, 3)}
@@ -92,19 +94,19 @@ def test_a_settled_record_that_becomes_a_dead_letter_or_hops_again_is_a_double(s
     assert flaws(window)["doubled"] == ["f:0:1", "f:0:2"]
     out = [(0, 9 + at, 10_001 + at, release(("d", 1, at), 10_001, root=("f", 0, 1))) for at in range(2)]
     released = replace(window, ready=[*window.ready, *out], bounds=replace(window.bounds, delays_committed=(0, 2, 0)))
-    assert totals(released)["extra"] == 2, "a hop that is made again is one double, also when it has come out"
+    assert totals(released)["extra"] == 2, "a repeated hop is one double, also after its release"
 
 
 @pytest.mark.slow
 def test_what_an_audit_before_had_not_settled_is_no_double_wherever_it_lies(spark: SparkSession) -> None:
-    """It had come out before that audit's ends, and was not committed."""
+    """Their releases lie below the ends of the previous audit, but were not committed at that time."""
     bounds = replace(LINK, new_from={**LINK.new_from, READY: (6, 6)})
     assert flaws(replace(linked(spark, again=[]), bounds=bounds)) == {}
 
 
 @pytest.mark.slow
 def test_an_offset_that_went_back_settles_nothing_anew(spark: SparkSession) -> None:
-    """The group was reset below the chain: the records from the chain on wait, and what comes out below is a double."""
+    """The group was reset to an offset below the window. The records of the window are pending, and a release below it is a double."""
     again = [(0, 6, LATER_MS, release(("f", 0, 2), 2, wrote_ms=LATER_MS))]
     window = linked(spark, again=again).committed(1)
     assert fates(window) == dict.fromkeys(("f:0:3", "f:0:4", "f:0:5"), "pending")

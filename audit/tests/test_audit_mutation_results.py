@@ -1,4 +1,4 @@
-"""`make audit-mutations` takes hours. What it has found is kept with the commit that it found it with."""
+"""`make audit-mutations` takes hours, so it keeps its results together with the commit that it tested."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The seeds that were run, none of them with Spark. Seed 1 misses what was lost, and somebody ends the run at seed 3."""
+    """The seeds that were run, without Spark. Seed 1 does not find the lost record, and the run is interrupted at seed 3."""
     seen: list[int] = []
 
     def judge(spark: object, *, records: int, seed: int) -> Judged:
@@ -77,7 +77,7 @@ def test_seeds_of_another_commit_or_size_do_not_count(
 def test_a_changed_work_tree_is_told_and_begins_anew(run: Run, judged: list[int], tmp_path: Path) -> None:
     run("0:2", commit="abc-dirty")
     run("0:3", commit="abc-dirty")
-    assert judged == [0, 1, 2], "there is no telling whether it is the same change"
+    assert judged == [0, 1, 2], "the changes in the work tree may be different ones"
     assert written(tmp_path)["commit"] == "abc-dirty"
 
 

@@ -1,4 +1,4 @@
-"""Ten mutations through a real Kafka: a relay that does its work on 600 records and wrongs ten of them, each in a way of its own."""
+"""Ten mutations on a real Kafka. The relay of this test handles 600 records, and mishandles ten of them, each in a different way."""
 
 import random
 import time
@@ -25,15 +25,15 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 RECORDS, PARTITIONS, CAP = 600, 2, 3
 DELAYS = (0, 5)
-"""The second of the early one, which is released as soon as it was read, and of the one that is over the cap."""
+"""The second delay is that of the early record, which is released as soon as it was read, and of the record that is over the cap."""
 LATE_MS = 8_000
 Copy = tuple[str, int, bytes, list[Header]]
 """Topic, partition, value, headers."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Came:
-    """A record of the front topic, as the relay read it."""
+class FrontRecord:
+    """A record of the front topic that the relay has read."""
 
     number: int
     delay_seconds: int
@@ -57,7 +57,7 @@ class Came:
     def due_at_ms(self) -> int:
         return self.message.timestamp()[1] + self.delay_seconds * 1000
 
-    def release(self, by: "Came | None" = None, *, partition: int | None = None, altered: str = "") -> Copy:
+    def release(self, by: "FrontRecord | None" = None, *, partition: int | None = None, altered: str = "") -> Copy:
         by = by or self
         attempt = dict(headers_of(self.message)).get(ATTEMPT) or b"0"
         headers = copies.release(
@@ -94,7 +94,7 @@ def read(connection: Connection, topic: str, count: int) -> list[Message]:
 
 
 def until_ms(at_ms: int) -> None:
-    while time.time() * 1000 <= at_ms:  # broker and test have one clock here
+    while time.time() * 1000 <= at_ms:  # the broker and the test have the same clock
         time.sleep(0.01)
 
 
@@ -102,8 +102,8 @@ def test_ten_wrongs_of_a_relay_are_found_where_they_are_and_nothing_else_is(
     spark: SparkSession, broker: Broker
 ) -> None:
     seed = random.randrange(1_000_000)
-    print("seed", seed)  # what a failure is repeated with
-    # far from each other, so that every neighbour is as it should be
+    print("seed", seed)  # to repeat a failure
+    # ten offsets or more apart, so that the neighbours of each victim are right
     victims = dict(zip(MUTATIONS, random.Random(seed).sample(range(10, RECORDS - 10, 10), len(MUTATIONS)), strict=True))
     connection, names = Connection(bootstrap_servers=broker.bootstrap), TopicNames.of(f"wronged-{uuid.uuid4().hex[:8]}")
     admin = KafkaAdmin(connection)
@@ -119,19 +119,21 @@ def test_ten_wrongs_of_a_relay_are_found_where_they_are_and_nothing_else_is(
         own = [of_second_delay[number]] if number in of_second_delay else []
         return names.front, number % PARTITIONS, b"%d" % number, [("trace", b"%d" % number), *own]
 
-    def came_in(message: Message) -> Came:
+    def front_record(message: Message) -> FrontRecord:
         number = int(message.value() or b"")
         delay_seconds = DELAYS[number in of_second_delay]
-        return Came(number=number, delay_seconds=delay_seconds, message=message, names=names, topic_id=ids[names.front])
+        return FrontRecord(
+            number=number, delay_seconds=delay_seconds, message=message, names=names, topic_id=ids[names.front]
+        )
 
     produce(connection, map(incoming, range(RECORDS)))
-    every = sorted(map(came_in, read(connection, names.front, RECORDS)), key=lambda came: came.number)
+    every = sorted(map(front_record, read(connection, names.front, RECORDS)), key=lambda record: record.number)
     wronged = {mutation: every[number] for mutation, number in victims.items()}
     following = {mutation: every[number + PARTITIONS] for mutation, number in victims.items()}
     produce(connection, [wronged["early"].release()])
     other = every[5]
 
-    usual = {came.number: [came.release()] for came in every}
+    usual = {record.number: [record.release()] for record in every}
     for mutation in ("removed", "early", "late", "over the cap"):
         usual[victims[mutation]] = []
     usual[victims["doubled"]] *= 2

@@ -1,4 +1,4 @@
-"""An audit that can't come to a verdict says why, and what to do: topics that may not be read, a heap that is too small."""
+"""An audit that can't reach a verdict says why, and what to do. Examples are missing rights, and a heap that is too small."""
 
 import json
 import os
@@ -32,7 +32,7 @@ from pyspark.sql import SparkSession
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 HUGE_BYTES = 300 << 20
-"""Zeros, which Kafka keeps as some kilobytes."""
+"""The record contains only zeros, which Kafka stores compressed, in some kilobytes."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def connection() -> Iterator[Connection]:
 
 
 def one_record(connection: Connection, topic: str, *, size: int = 1, headers: Sequence[Header] = ()) -> AuditWindow:
-    """Of `size` bytes, in the front topic, not yet committed."""
+    """Creates the topics with one uncommitted front record of `size` bytes, and returns the window."""
     names = TopicNames.of(topic)
     config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": "10000000"}
     specs = [NewTopicSpec(name=name, partitions=1, replication_factor=1, config=config) for name in names.topics]
@@ -81,7 +81,7 @@ def test_a_topic_that_may_not_be_seen_makes_it_unknown(connection: Connection) -
 def run(
     window: AuditWindow, connection: Connection, folder: Path, *options: str, java: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """The command, as somebody's own pipeline has it. `java`: environment of the Java machine."""
+    """Runs the command as in a user's own pipeline. `java`: environment of the JVM."""
     (folder / "window.json.gz").write_bytes(window.encode())
     (folder / "bootstrap-servers").write_text(connection.bootstrap_servers)
     files = [f"--window={folder}/window.json.gz", f"--connection={folder}", f"--result={folder}/result.json"]
@@ -91,7 +91,7 @@ def run(
 
 
 def test_a_pipeline_fails_on_the_verdicts_that_it_names(connection: Connection, tmp_path: Path) -> None:
-    """Of a topic that was made again nothing is read, so that no Spark is started."""
+    """A topic of the window was created again, so the audit reads nothing and does not start Spark."""
     window = one_record(connection, "pipeline")
     unknown = replace(window, topic_ids={**window.topic_ids, "pipeline.ready": "AAAAAAAAAAAAAAAAAAAAAA"})
     for options, code in {"--fail-on=Violated": 0, "--fail-on=Violated,Unknown": 3}.items():
@@ -106,7 +106,7 @@ def test_a_pipeline_fails_on_the_verdicts_that_it_names(connection: Connection, 
 def test_a_due_time_that_no_calendar_has_ends_no_audit(
     connection: Connection, spark_jars: Path, quick_java: dict[str, str], tmp_path: Path
 ) -> None:
-    """The page with the report ended in a traceback, and with it each try of the Job."""
+    """The report page once failed with a traceback, and with it each attempt of the Job."""
     window = one_record(connection, "far", headers=[("dt-deliver-at", b"9000000000000000000")])
     output = tmp_path / "accounts" / "far"
     small = ("--master=local[1]", "--memory=512m")
@@ -124,11 +124,11 @@ def test_a_topic_that_may_not_be_read_is_named(connection: Connection, spark: Sp
 
 
 def test_the_smallest_limit_that_a_topic_has_decides_what_can_have_been_too_large(connection: Connection) -> None:
-    """And never more than Kafka's default, which it may have been before."""
+    """A limit above Kafka's default does not count, because the topic may have had the default before."""
     window, admin = one_record(connection, "limited"), KafkaAdmin(connection)
     assert look(admin, window).least_limit_bytes == DEFAULT_MAX_MESSAGE_BYTES
     admin.alter_topic_configs({"limited.ready": {"max.message.bytes": "2000"}})
-    wait_until(lambda: look(admin, window).least_limit_bytes == 2000, what="the limit is known")
+    wait_until(lambda: look(admin, window).least_limit_bytes == 2000, what="the audit sees the limit of 2,000 bytes")
 
 
 def test_a_heap_that_is_too_small_is_said(

@@ -1,4 +1,4 @@
-"""Audits after crashes of real workers: what promise 3 allows is no broken promise, however long Kafka took."""
+"""Audits after crashes of real workers. Doubles that promise 3 allows break no promise, however long Kafka takes to accept a commit."""
 
 import time
 from pathlib import Path
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
 
 
 def doubled(ready: list[Seen]) -> list[int]:
-    """When the first copies were written of what came out twice; in milliseconds, by the worker."""
+    """Returns when the first copy of each doubled record was written, in milliseconds, by the worker's estimate."""
     written: dict[bytes | None, list[int]] = {}
     for record in ready:
         at_ms = int((record.header("dt-released") or b"").rpartition(b":")[2])
@@ -29,8 +29,8 @@ def doubled(ready: list[Seen]) -> list[int]:
 
 
 def test_what_a_killed_worker_could_not_commit_for_seconds_may_come_again(spark: SparkSession, tmp_path: Path) -> None:
-    """Kafka took no commit of the front topic, and those of others. The audit said `Violated`, since the first copies had come out over
-    more than a second."""
+    """Kafka refuses the commits of the front topic and accepts those of other topics. The audit once reported `Violated`, because the first
+    copies came out over more than a second."""
     with slow_broker() as wire, WorkerHarness(Connection(bootstrap_servers=wire.bootstrap), tmp_path) as harness:
         orders = harness.declare((0,), front_partitions=1)
         register(orders)
@@ -48,7 +48,7 @@ def test_what_a_killed_worker_could_not_commit_for_seconds_may_come_again(spark:
         worker = harness.start(orders)
         twice = doubled(all_ready(orders, sent))
         assert worker.terminate() == 0
-        assert max(twice) - min(twice) > 1_000, "or this shows nothing"
+        assert max(twice) - min(twice) > 1_000, "otherwise this test proves nothing"
 
         window = whole_window(orders)
 
@@ -60,10 +60,11 @@ def test_what_a_killed_worker_could_not_commit_for_seconds_may_come_again(spark:
         assert result.account.doubled == len(twice)
         assert result.verdict == "Verified", result.message
 
-        # with its events goes what is known of the crash
+        # without the events of the worker, nothing is known of the crash
         harness.admin.delete_topics([EVENTS_TOPIC])
         wait_until(
-            lambda: harness.admin.describe_topics([EVENTS_TOPIC])[EVENTS_TOPIC] is None, what="the events are gone"
+            lambda: harness.admin.describe_topics([EVENTS_TOPIC])[EVENTS_TOPIC] is None,
+            what="the events topic is deleted",
         )
         ensure_system_topics(harness.admin, replication_factor=1)
         result = judged()

@@ -1,4 +1,4 @@
-"""Records that ask for another ready topic: they are accounted for there, and nothing else that is there is."""
+"""The audit accounts for records that request another ready topic. It ignores other records in such a topic."""
 
 from dataclasses import replace
 
@@ -26,12 +26,12 @@ def released(place: Place, target: str | None, *, topic_id: str = "id", wrote_ms
 
 
 def forwarded(place: Place, target: str | None) -> list[Header]:
-    """What Kafka Streams or Spring make of it, which keep the headers and add their own."""
+    """Headers of a release that Kafka Streams or Spring forwarded: they keep all headers and add their own."""
     return [*released(place, target), ("traceparent", b"00-1")]
 
 
 def window(spark: SparkSession, front: list[str | None], **topics: list[Row]) -> Window:
-    """Front records of partition 1 that ask for these."""
+    """Front records of partition 1. `front`: the ready topic that each requests; None: none. `topics`: rows of the ready topics."""
     rows: list[Row] = [(1, at, 0, asks(target) if target is not None else []) for at, target in enumerate(front)]
     bounds = replace(OWN, front_committed=(0, len(front)), delays_committed=(0, 0, 0))
     others = {name: topics.get(name, []) for name in (INVOICES, SHIPMENTS)}
@@ -55,7 +55,7 @@ def test_one_that_came_out_nowhere_is_lost(spark: SparkSession) -> None:
 
 
 def test_whatever_else_is_in_such_a_topic_is_passed_over(spark: SparkSession) -> None:
-    """Of applications, and of other delayed topics."""
+    """Such records come from applications and from other delayed topics."""
     found = window(
         spark,
         ["invoices"],
@@ -98,7 +98,7 @@ def test_a_copy_without_what_it_was_asked_for_is_changed(spark: SparkSession) ->
 
 
 def test_a_release_that_an_application_forwards_into_another_such_topic_is_not_a_workers(spark: SparkSession) -> None:
-    """With its headers. An audit said `Violated`: doubled, changed, and in the wrong topic."""
+    """The application keeps the headers. The audit once reported `Violated`: doubled, changed, and in the wrong topic."""
     found = window(
         spark,
         ["invoices", None],
@@ -116,7 +116,7 @@ def test_one_that_is_forwarded_when_an_audit_has_settled_it_is_not_a_workers(spa
 
 
 def test_what_a_worker_releases_once_more_into_a_topic_that_it_was_not_asked_to_is_told(spark: SparkSession) -> None:
-    """A worker says when it wrote a copy, so that this one is not the other one forwarded."""
+    """Each copy says when a worker wrote it, so this one is not a forwarded copy of the other."""
     found = window(
         spark,
         ["invoices"],
@@ -127,11 +127,11 @@ def test_what_a_worker_releases_once_more_into_a_topic_that_it_was_not_asked_to_
 
 
 def test_what_was_forwarded_is_no_broken_promise_once_its_release_cannot_be_seen(spark: SparkSession) -> None:
-    """The topic that it was released into keeps records for a shorter time, or was deleted. The verdict was `Violated`."""
+    """The topic of the release has a shorter retention, or was deleted. The verdict was once `Violated`."""
     hidden = BlindSpot(sentence="retention has removed records of invoices", hides_outcomes=True, only_losses=True)
     found = window(spark, ["invoices"], shipments=[(0, 0, 9, forwarded(("f", 1, 0), "invoices"))])
     assert judged(found, blind_spots=[hidden]).verdict == "Unknown"
-    assert judged(found).verdict == "Violated", "nothing is hidden, so a worker has put it there"
+    assert judged(found).verdict == "Violated", "nothing is hidden, so a worker wrote the copy"
     misplaced = window(spark, ["invoices"], ready=[(1, 0, 9, released(("f", 1, 0), "invoices"))])
     assert judged(misplaced, blind_spots=[hidden]).verdict == "Violated", "no application may write there"
 
@@ -143,7 +143,7 @@ def test_a_record_that_only_has_the_headers_of_a_release_in_part_is_not_a_worker
 
 
 def test_a_topic_that_does_not_have_the_brokers_time_is_named(spark: SparkSession) -> None:
-    """An audit blamed the ready topic."""
+    """The audit once named the ready topic instead."""
     found = window(
         spark,
         ["invoices", "shipments", None],

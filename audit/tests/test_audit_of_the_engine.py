@@ -1,4 +1,4 @@
-"""The audit holds every record against what the engine makes of it: so it has to read own headers as the engine does."""
+"""The audit has to read the headers of this project as the engine does, because it checks every copy against its record."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 CASES = 1_000
 FIRST = 2**41
-"""Above the offsets that Cases lets hops come from, so that none is another case's."""
+"""Above the offsets that Cases uses as origins of hops, so that no case is the origin of another."""
 PARTITIONS = 128
 WORKERS_REASONS = [reason for reason in DeadLetterReason if reason != DeadLetterReason.REJECTED]
 OF_DUE_TIMES = (DeadLetterReason.NO_LADDER, DeadLetterReason.MAX_DELAY_EXCEEDED)
@@ -33,19 +33,19 @@ EVERYWHERE = Bounds(
 
 
 def cases(seed: int) -> list[Case]:
-    """Each at a place of its own."""
+    """Draws cases, each at a place of its own."""
     drawn = Cases(Random(seed))
     every = [drawn.draw() for _ in range(CASES)]
     return [replace(case, partition=min(case.partition, 99), offset=FIRST + at) for at, case in enumerate(every)]
 
 
 def copied(case: Case, random: Random) -> engine.Copy:
-    """What the engine makes of it first; of some as if Kafka had refused that as too large."""
+    """Returns the first copy that the engine makes of the record. One in ten is made as if Kafka had refused a copy as too large."""
     record, policy = case.record(), case.setting.policy
     if random.random() < 0.1:
         return engine.too_large(record, value_bytes=5, foreign_headers=random.random() < 0.5)
     found = engine.decide(record, policy, case.now_ms)
-    for overdue_ms in (0, OUTAGE_BUDGET_SECONDS * 1000):  # so long may it wait for its topic, in memory
+    for overdue_ms in (0, OUTAGE_BUDGET_SECONDS * 1000):  # a record may wait that long in memory for its topic
         if isinstance(found, engine.Wait):
             found = engine.take_turn(record, found, policy, found.due_at_ms + overdue_ms)
     assert isinstance(found, engine.Copy)
@@ -53,7 +53,7 @@ def copied(case: Case, random: Random) -> engine.Copy:
 
 
 def headers_of(case: Case) -> Sequence[Header]:
-    """As Java has them where a key is not UTF-8."""
+    """Returns the headers as Java shows them, also where a key is not UTF-8."""
     return [("\ufffd", b"1")] if case.headers is None else case.headers
 
 
@@ -63,20 +63,20 @@ def named(headers: Sequence[tuple[bytes, bytes | None]]) -> list[Header]:
 
 def test_what_the_engine_makes_of_any_record_is_right(spark: SparkSession) -> None:
     seed = Random().randrange(10**6)
-    print("seed", seed)  # what a failure is repeated with
+    print("seed", seed)  # to repeat a failure
     random = Random(seed)
     rows: dict[str, list[Row]] = {"f": [], "d": [], "ready": [], "delays": [], "dead-letter": []}
     others: dict[str, list[Row]] = {"invoices": [], "missing": []}
     cut: dict[int, None] = {}
     for case in cases(seed):
         copy = copied(case, random)
-        if Root.decode(copy.root).offset > MAX_OFFSET:  # no audit counts so far
+        if Root.decode(copy.root).offset > MAX_OFFSET:  # the audit has no number for such a place
             continue
         rows[case.topic_letter].append((case.partition, case.offset, 0, headers_of(case)))
         (rows | others)[copy.target].append((0, case.offset, 0, named(copy.headers)))
         if copy.reason == DeadLetterReason.TOO_LARGE:
             cut[case.offset] = None
-    assert all(rows.values()), "each way that a record can take"
+    assert all(rows.values()), "the cases take every way that a record can take"
     window = Window(
         spark=spark, front=rows["f"], delays=rows["d"], ready=rows["ready"], dead=rows["dead-letter"], dead_values=cut,
         others=others, bounds=EVERYWHERE,
@@ -91,8 +91,8 @@ def test_what_the_engine_makes_of_any_record_is_right(spark: SparkSession) -> No
 
 @pytest.mark.slow
 def test_no_other_reason_than_the_engines_is_right(spark: SparkSession) -> None:
-    """But that it was tried too often, which its cap decides, that it was too large, of a due time whether there was a ladder, and of
-    another ready topic whether it was allowed and there."""
+    """Some reasons are left out, because a record's own headers do not decide them. These are the retry cap, the size, the ladder for a
+    due time, and whether another ready topic was allowed and available."""
     seed = Random().randrange(10**6)
     print("seed", seed)
     random = Random(seed)

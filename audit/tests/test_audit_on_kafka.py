@@ -1,4 +1,4 @@
-"""An audit of 1,600 records on a real broker: clean, one lost, one doubled, and what can't be seen."""
+"""Audits of 1,600 records on a real broker: a clean one, one with a lost and a doubled record, and ones that can't see everything."""
 
 import json
 import os
@@ -45,7 +45,7 @@ DEAD = 100
 
 @dataclass(kw_only=True)
 class Relayed:
-    """A delayed topic whose every record but the last of each front partition was relayed by this test."""
+    """A delayed topic. This test relayed all of its records except the last of each front partition."""
 
     connection: Connection
     names: TopicNames
@@ -53,10 +53,10 @@ class Relayed:
     ids: dict[str, str]
     committed: dict[str, list[int]] = field(default_factory=dict)
     rejecting: Producer
-    """A consumer's, amid a transaction that began before the first dead letter: what is stable of that topic ends there."""
+    """The producer of a consumer. Its open transaction began before the first dead letter, and holds the last stable offset there."""
 
     def produce(self, records: Iterable[tuple[str, int, bytes, list[Header]]], transaction: str | None = None) -> None:
-        """Topic, partition, value, headers. In a transaction: committed in three parts, each after an aborted one."""
+        """`records`: topic, partition, value, headers. `transaction`: id for three committed transactions, each after an aborted one."""
         config = {"bootstrap.servers": self.connection.bootstrap_servers, "linger.ms": 20}
         if transaction is None:
             self._send(Producer(config), records)
@@ -84,7 +84,6 @@ class Relayed:
         return [end for key in partitions if isinstance(end := found[key], int)]
 
     def read(self, topic: str) -> list[Message]:
-        """See `read_committed`."""
         return read_committed(self.connection, topic)
 
     def freeze(self) -> AuditWindow:
@@ -116,7 +115,7 @@ def headers_at(number: int) -> list[Header]:
 
 
 def relay_front(relayed: Relayed, messages: Sequence[Message]) -> None:
-    """Level 1 is released, level 2 hops, every hundredth is dead-lettered."""
+    """Releases records of level 1, lets those of level 2 hop, and dead-letters every hundredth."""
     made: list[tuple[str, int, bytes, list[Header]]] = []
     for message in messages:
         partition, offset = place(message)
@@ -153,7 +152,7 @@ def relay_delays(relayed: Relayed) -> None:
             hops=1,
         )
         made.append((relayed.names.ready, root.partition, message.value() or b"", release))
-    while time.time() * 1000 <= latest_due_ms:  # broker and test have one clock here
+    while time.time() * 1000 <= latest_due_ms:  # the broker and the test have the same clock
         time.sleep(0.01)
     relayed.produce(made)
 
@@ -192,7 +191,7 @@ def amid_a_rejection(broker: Broker) -> Relayed:
 
 @pytest.fixture(scope="module")
 def relayed(amid_a_rejection: Relayed) -> Relayed:
-    """Whose consumer has taken its rejection back."""
+    """The delayed topic after the consumer has aborted its transaction."""
     amid_a_rejection.rejecting.abort_transaction()
     return amid_a_rejection
 
@@ -203,7 +202,7 @@ def judged(spark: SparkSession, amid_a_rejection: Relayed) -> Callable[[AuditWin
 
 
 def copy_of_a_release(relayed: Relayed) -> Message:
-    """Appends a ready record once more, byte for byte."""
+    """Appends a record of the ready topic once more, byte for byte, and returns it."""
     released = relayed.read(relayed.names.ready)[17]
     partition, _ = place(released)
     relayed.produce([(relayed.names.ready, partition, released.value() or b"", headers_of(released))])
@@ -217,7 +216,7 @@ def test_a_clean_run_is_called_clean_and_one_lost_and_one_doubled_are_found(
     relayed: Relayed = request.getfixturevalue("relayed")
     clean = judged(window)
     dead = RECORDS // DEAD
-    hopped = RECORDS // 2 - PARTITIONS  # the last of each partition is of level 2, no hundredth one is
+    hopped = RECORDS // 2 - PARTITIONS  # the last record of each partition has level 2, and no hundredth record has
     assert clean.verdict == "Verified", clean.message
     assert clean.account == Account(
         offsets_read=sum(map(sum, window.end_offsets.values())),
@@ -228,7 +227,7 @@ def test_a_clean_run_is_called_clean_and_one_lost_and_one_doubled_are_found(
         pending=PARTITIONS,
     ), clean
 
-    # a worker that was stopped, somebody who moved its offset, and a copy
+    # someone moves the committed offset past a record that waits, and appends a copy of a release
     lost_at = relayed.committed[relayed.names.front][1]
     relayed.committed[relayed.names.front][1] += 1
     doubled = copy_of_a_release(relayed)
@@ -280,7 +279,7 @@ def test_a_link_reads_what_is_new_and_everything_if_what_was_kept_for_it_is_alte
     assert every.account is not None
     assert every.account == replace(once.account, offsets_read=every.account.offsets_read)
     assert once.account.pending == first.account.pending + 1
-    # what is new, and below the first record a transaction that was aborted
+    # the new rows, and an aborted transaction below the first record
     assert once.account.offsets_read < 100 < 2 * RECORDS < every.account.offsets_read
     assert every.message.startswith(
         once.message + ". Everything is read from Kafka because the table of the previous audit can't be used: its hash"
@@ -364,7 +363,7 @@ def test_a_foreign_record_in_the_ready_topic_is_told(relayed: Relayed, judged: C
 def test_records_that_retention_removed_make_it_unknown(
     relayed: Relayed, judged: Callable[[AuditWindow], Result]
 ) -> None:
-    """Before the window was frozen, or between freezing and reading: the window says the same."""
+    """Retention removes records before the audit freezes the window, or between freezing and reading. The message is the same."""
     window = relayed.freeze()
     kafka = AdminClient(relayed.connection.client_config())
     cut = TopicPartition(relayed.names.dead_letter, 0, 10)

@@ -1,4 +1,4 @@
-"""The account in a bucket, on a server of S3 that looks at signatures; and what is said when it can't be put there."""
+"""An account in a bucket, on an S3 server that checks signatures, and the errors if the audit can't write there."""
 
 import json
 import os
@@ -33,7 +33,7 @@ BUCKET = "accounts"
 KEY_ID, SECRET = "AUDITOR", "open-sesame-4711"
 S3A = "spark.hadoop.fs.s3a."
 CREDENTIALS = "aws.sharedCredentialsFile"
-"""Says in a Java machine that already runs what AWS_SHARED_CREDENTIALS_FILE says to one that starts."""
+"""The system property that has, in a running JVM, the effect of AWS_SHARED_CREDENTIALS_FILE at its start."""
 
 
 def credentials(file: Path, secret: str = SECRET) -> Path:
@@ -43,7 +43,7 @@ def credentials(file: Path, secret: str = SECRET) -> Path:
 
 @pytest.fixture(scope="module")
 def storage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What the operator tells Spark of it. The session is told the same, and has a file with the key."""
+    """The settings that the operator gives Spark for the bucket. The session of the tests gets them too, and a file with the key."""
     folder = tmp_path_factory.mktemp("s3")
     (port,) = free_ports(1)
     properties = {
@@ -77,7 +77,7 @@ def storage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def of_java(spark: SparkSession) -> tuple[Any, Any]:
-    """Hadoop's configuration, and Java."""
+    """Returns Hadoop's configuration and the JVM."""
     return spark._jsc.hadoopConfiguration(), spark._jvm
 
 
@@ -154,10 +154,10 @@ def test_the_account_is_in_the_bucket_and_the_key_is_nowhere_else(
 
     (log,) = (tmp_path / "events").glob("local-*")
     events = log.read_text()
-    assert "ProfileCredentialsProvider" in events, "it has what Spark was configured with"
-    for told_to_people in (done.stdout, done.stderr, events, (tmp_path / "result.json").read_text()):
-        assert SECRET not in told_to_people
-        assert KEY_ID not in told_to_people
+    assert "ProfileCredentialsProvider" in events, "the event log has the configuration of Spark"
+    for visible_text in (done.stdout, done.stderr, events, (tmp_path / "result.json").read_text()):
+        assert SECRET not in visible_text
+        assert KEY_ID not in visible_text
 
 
 @pytest.mark.parametrize(

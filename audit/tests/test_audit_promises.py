@@ -1,5 +1,5 @@
-"""Every flaw that a record can have, each once in one window, and a window without any. Each rule has tests of its own in the other
-files, which `make slow` runs."""
+"""One window with every flaw that a record can have, and one window without flaws. Tests of each rule are in the other files, which
+`make slow` runs."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -35,12 +35,12 @@ from pyspark.sql import SparkSession
 pytestmark = pytest.mark.spark
 
 NOW_MS = 10_001
-"""After AT_MS, when all records came in: the delay of 10 s is over, and that of 60 s is not."""
+"""Milliseconds after AT_MS, when all records came in. The delay of 10 s is over, and that of 60 s is not."""
 
 
 @dataclass
 class Topics:
-    """Rows of front partition 0, and of what became of them. `expected`: flaws, and the names of what has them."""
+    """Rows of front partition 0, and the copies that were made of them. `expected`: for each flaw, the names of the places that have it."""
 
     front: list[Row] = field(default_factory=list)
     delays: list[Row] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Topics:
         return hops
 
     def put(self, ms: int, headers: Sequence[Header], *, partition: int = 0) -> str:
-        """Into the ready topic. Returns the name of its place."""
+        """Appends a row to the ready topic and returns the name of its place."""
         offset = sum(row[0] == partition for row in self.ready)
         self.ready.append((partition, offset, ms, headers))
         return f"r:{partition}:{offset}"
@@ -73,13 +73,13 @@ class Topics:
         self.dead.append((0, len(self.dead), 1, headers))
 
     def cancel(self, offset: int, *, asked: bool) -> None:
-        """In the control topic the worker's answer comes after the dead letter."""
+        """The worker appends its answer to the control topic after the dead letter."""
         record_id = b"f:0:%d:id" % offset
         self.control += [(record_id, b"cancel", 0)] * asked + [(record_id, b"cancelled", 2)]
         self.bury(dead_letter(("f", 0, offset), reason=DeadLetterReason.CANCELLED))
 
     def window(self, spark: SparkSession) -> Window:
-        """Everything in front and in the first hops' partition is committed."""
+        """All rows of the front topic are committed, and so is the first hop of delays partition 1."""
         bounds = replace(BOUNDS, front_committed=(len(self.front) + 1, 0), delays_committed=(0, 1, 0))
         lists = (Declared(list_ms=DELAYS_MS, retry_cap=5, from_ms=0, until_ms=None),)
         promise = replace(PROMISE, lists=lists, overdue_before_ms=AT_MS + NOW_MS)
@@ -95,7 +95,8 @@ class Topics:
 
 
 def flawless() -> Topics:
-    """At once, after a hop, after a retry without a hop, at the cap, beyond it, cancelled, and one that waits."""
+    """Records that were released at once, after a hop, as a retry without a hop, and at the cap. Further, one beyond the cap, a cancelled
+    one, and one that waits."""
     topics = Topics()
     topics.put(0, release(("f", 0, topics.produce())))
     hopped = topics.hop(topics.produce(level(2), fate="hopped"), 1)
@@ -113,7 +114,7 @@ def flawed() -> Topics:
     topics.produce(fate="lost", flaw="lost")
     topics.put(-1, release(("f", 0, topics.produce(flaw="early"))))
     topics.put(1_001, release(("f", 0, topics.produce(flaw="late"))))
-    # what it says of its due time convinces nobody
+    # a release does not become on time by the due time that it claims
     topics.put(9_999, release(("f", 0, topics.produce(retry(1), flaw="early")), 9_999, attempt=1))
     twice = topics.produce(flaw="doubled")
     for ms in (0, 500):
@@ -127,9 +128,9 @@ def flawed() -> Topics:
     topics.cancel(topics.produce(fate="cancelled", flaw="wrongly_dead_lettered"), asked=False)
     topics.hop(topics.produce(level(2), fate="hopped"), 1, fate="pending", flaw="overdue")
     topics.expected["foreign"] = [topics.put(0, [])]
-    nobodys = len(topics.front)
-    topics.put(0, release(("f", 0, nobodys)))
-    topics.expected["forged"], topics.fates[f"f:0:{nobodys}"] = [f"f:0:{nobodys}"], "released"
+    missing = len(topics.front)
+    topics.put(0, release(("f", 0, missing)))
+    topics.expected["forged"], topics.fates[f"f:0:{missing}"] = [f"f:0:{missing}"], "released"
     return topics
 
 
@@ -152,18 +153,18 @@ def account(topics: Topics, line: str) -> dict[str, int]:
 
 
 def test_the_window_with_flaws_has_each_of_them() -> None:
-    assert set(flawed().expected) == set(FLAWS) - {"perhaps_unasked"}, "which nothing has while all requests are known"
+    assert set(flawed().expected) == set(FLAWS) - {"perhaps_unasked"}, "no record has it if all requests are known"
 
 
 def test_a_double_is_within_the_promise_if_a_crash_explains_it_and_never_with_exactly_once(spark: SparkSession) -> None:
-    """It came out again half a second later, and was written by a worker at another time."""
+    """A worker wrote the second copy half a second after the first."""
     window = flawed().window(spark)
     crash = Takeover(lines=frozenset({FRONT << PARTITION_BITS}), from_ms=AT_MS + 300, to_ms=AT_MS + 300)
 
-    def beyond(*told: Takeover, exactly_once_from_ms: int | None = None) -> list[tuple[int, int]]:
+    def beyond(*takeovers: Takeover, exactly_once_from_ms: int | None = None) -> list[tuple[int, int]]:
         found = repeats(
             window.places,
-            table(spark, rows(told), TAKEOVERS),
+            table(spark, rows(takeovers), TAKEOVERS),
             known=[(AT_MS, AT_MS + 1000)],
             exactly_once_from_ms=exactly_once_from_ms,
         )

@@ -1,4 +1,4 @@
-"""Doubles that an event explains are within the promise, and no others."""
+"""Only doubles that an event of a worker explains are within promise 3."""
 
 from dataclasses import replace
 
@@ -37,12 +37,12 @@ def taken(ms: int, *lines: int) -> Takeover:
 def beyond(
     window: Window,
     *taken_over: Takeover,
-    told_from_ms: int = 0,
+    known_from_ms: int = 0,
     read_ms: int | None = None,
     exactly_once_from_ms: int | None = None,
 ) -> tuple[int, int, int]:
-    """Copies beyond the first, how many of them are beyond the promise, and of how many nobody knows, for any reason."""
-    known = [(AT_MS + told_from_ms, AT_MS + 1_000_000)]
+    """Returns the number of copies beyond the first, how many of them break the promise, and of how many this is unknown."""
+    known = [(AT_MS + known_from_ms, AT_MS + 1_000_000)]
     took = table(window.spark, rows(taken_over), TAKEOVERS)
     read_ms = None if read_ms is None else AT_MS + read_ms
     doubles = repeats(window.places, took, known=known, read_ms=read_ms, exactly_once_from_ms=exactly_once_from_ms)
@@ -52,7 +52,7 @@ def beyond(
 
 
 def repeated_by_two(spark: SparkSession) -> Window:
-    """A takeover at 1 s repeats two records that came out at 0; one at 4 s repeats two that came out at 2 s."""
+    """Two records that came out at 0 s come out again at 1.1 s, and two that came out at 2 s come out again at 4.2 s."""
     front: list[Row] = [(0, at, 0, []) for at in range(4)]
     out_ms, again_ms = [0, 0, 2_000, 2_000], [1_100, 1_100, 4_200, 4_200]
     ready = [(0, at, ms, release(("f", 0, at), 0, wrote_ms=ms)) for at, ms in enumerate(out_ms)]
@@ -65,24 +65,24 @@ def test_what_a_crash_repeats_is_within_the_promise_and_a_copy_by_hand_is_not(sp
     crash = taken(30_000, FRONT_0)
     assert beyond(repeated(spark), crash) == (3, 0, 0)
     assert beyond(repeated(spark, spread_ms=0, wrote_ms=0), crash) == (3, 3, 0), (
-        "the same to the last byte: by no worker"
+        "a copy that is identical to the last byte was not written by a worker"
     )
-    assert beyond(repeated(spark, spread_ms=10_000), crash) == (3, 0, 0), "a commit may take as long as Kafka does"
+    assert beyond(repeated(spark, spread_ms=10_000), crash) == (3, 0, 0), "Kafka may take that long to accept a commit"
 
 
 @pytest.mark.slow
 def test_a_double_that_no_event_explains_is_beyond_the_promise(spark: SparkSession) -> None:
     assert beyond(repeated(spark)) == (3, 3, 0)
     assert beyond(repeated(spark), taken(30_000, FRONT_0 + 1, DELAYS_1)) == (3, 3, 0), (
-        "other partitions were taken over"
+        "the takeover was of other partitions"
     )
-    assert beyond(repeated(spark), taken(-30_000, FRONT_0)) == (3, 3, 0), "before the records came out at all"
-    assert beyond(repeated(spark), taken(420_000, FRONT_0)) == (3, 3, 0), "long after they came out twice"
+    assert beyond(repeated(spark), taken(-30_000, FRONT_0)) == (3, 3, 0), "before the first copies"
+    assert beyond(repeated(spark), taken(420_000, FRONT_0)) == (3, 3, 0), "long after the second copies"
 
 
 @pytest.mark.slow
 def test_of_two_crashes_each_has_its_own_doubles(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the first repeats came out before the second, or after it."""
+    """The records that the first crash repeats come out again before the second crash, or after it."""
     front: list[Row] = [(0, at, 0, []) for at in range(3)]
     out_ms, again_ms = [0, 0, 3_000], [1_100, 4_200, 4_200]
     ready = [(0, at, ms + at, release(("f", 0, at), 0, wrote_ms=ms)) for at, ms in enumerate(out_ms)]
@@ -90,31 +90,31 @@ def test_of_two_crashes_each_has_its_own_doubles(spark: SparkSession, monkeypatc
     window = Window(spark=spark, front=front, ready=[*ready, *again])
     monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 2)
     assert beyond(window, taken(1_000, FRONT_0), taken(4_000, FRONT_0)) == (3, 0, 0)
-    assert beyond(window, taken(4_000, FRONT_0)) == (3, 0, 3), "the first may have been told by nobody"
+    assert beyond(window, taken(4_000, FRONT_0)) == (3, 0, 3), "the first crash may not have been reported"
     monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 1)
-    assert beyond(window, taken(4_000, FRONT_0)) == (3, 3, 0), "more than two crashes repeat"
+    assert beyond(window, taken(4_000, FRONT_0)) == (3, 3, 0), "more than two crashes can repeat"
 
 
 @pytest.mark.slow
 def test_two_takeovers_within_seconds_do_not_add_up_to_more_than_one_may_repeat(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An audit said `Violated`."""
+    """The audit once reported `Violated`."""
     window = repeated_by_two(spark)
     second = taken(4_000, FRONT_0)
     monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 2)
     slow = replace(taken(3_500, FRONT_0), from_ms=AT_MS + 1_000)
-    assert beyond(window, slow, second) == (4, 0, 0), "one of its partitions was not served before 3.5 s"
+    assert beyond(window, slow, second) == (4, 0, 0), "the takeover lasted until 3.5 s"
     late = taken(3_500, FRONT_0)
-    assert beyond(window, late, second) == (4, 0, 4), "told late, so that nobody knows which repeated what"
+    assert beyond(window, late, second) == (4, 0, 4), "reported late, so it is unknown which takeover repeated what"
     monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 1)
-    assert beyond(window, late, second) == (4, 4, 0), "more than the two may repeat, and a third of which nobody told"
+    assert beyond(window, late, second) == (4, 4, 0), "more than both and a third, unreported takeover can repeat"
 
 
 @pytest.mark.slow
 def test_what_a_frozen_worker_still_sends_is_within_the_promise(spark: SparkSession) -> None:
-    """It froze at 0; at 12 s the next owner has both, released the first anew and the second for the first time, and at 14 s the
-    frozen one goes on and sends the second. The takeover is told when the first of the new owner's releases are out."""
+    """The worker freezes at 0 s. The next owner takes over at 12 s, and releases the first record again and the second for the first time.
+    At 14 s, the frozen worker continues and sends the second record. The new owner reports its takeover after these releases."""
     out_ms, again_ms = [0, 12_004], [12_003, 14_000]
     ready = [(0, at, ms, release(("f", 0, at), 0, wrote_ms=ms)) for at, ms in enumerate(out_ms)]
     again = [(0, 2 + at, ms, release(("f", 0, at), 0, wrote_ms=ms)) for at, ms in enumerate(again_ms)]
@@ -134,7 +134,7 @@ def test_what_a_worker_sent_before_it_was_cut_off_may_be_appended_a_minute_later
 
 @pytest.mark.slow
 def test_two_owners_that_double_everything_slowly_are_found(spark: SparkSession) -> None:
-    """A takeover was once, and excuses what came out near it."""
+    """A takeover happens once, so it excuses only doubles that came out near its time."""
     slowly = repeated(spark, count=4, spread_ms=20_000, after_ms=40)
     assert beyond(slowly, taken(60_000, FRONT_0)) == (4, 3, 0)
     twice_a_second = repeated(spark, count=60, spread_ms=500, after_ms=40)
@@ -145,38 +145,38 @@ def test_two_owners_that_double_everything_slowly_are_found(spark: SparkSession)
 def test_what_a_worker_repeats_that_is_killed_before_it_tells_of_its_takeover_is_not_blamed(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that tells is the next, when the session of the one that was killed is over, or when Kubernetes starts it again. An audit
-    said `Violated`."""
+    """The next worker reports a takeover when the session of the killed worker has expired, or when Kubernetes has restarted it. The audit
+    once reported `Violated`."""
     window = repeated(spark, after_ms=1_000)
     assert beyond(window, taken(46_000, FRONT_0)) == (3, 0, 3)
-    assert beyond(window, taken(46_000, FRONT_0 + 1)) == (3, 3, 0), "another partition's"
-    assert beyond(window, taken(310_000, FRONT_0)) == (3, 0, 3), "of a single worker, after five minutes of back-off"
-    assert beyond(window, taken(390_000, FRONT_0)) == (3, 3, 0), "Kubernetes starts a worker again within five minutes"
+    assert beyond(window, taken(46_000, FRONT_0 + 1)) == (3, 3, 0), "the takeover was of another partition"
+    assert beyond(window, taken(310_000, FRONT_0)) == (3, 0, 3), "a single worker restarts after a back-off of 5 min"
+    assert beyond(window, taken(390_000, FRONT_0)) == (3, 3, 0), "Kubernetes restarts a worker within five minutes"
     assert beyond(repeated(spark, spread_ms=0, wrote_ms=0), taken(60_000, FRONT_0)) == (3, 3, 0), "by no worker anyway"
     for_long = repeated(spark, spread_ms=10_000, after_ms=1_000)
-    assert beyond(for_long, taken(60_000, FRONT_0)) == (3, 3, 0), "it would have told of a takeover meanwhile"
-    assert beyond(for_long, taken(60_000, FRONT_0), told_from_ms=60_000) == (3, 0, 3), "no events of that time"
-    told_once = WorkerEvents(takeovers=[taken(46_000, FRONT_0)], known=[(0, AT_MS + 100_000)])
-    said = judged(window, told_once)
+    assert beyond(for_long, taken(60_000, FRONT_0)) == (3, 3, 0), "the worker would have reported the takeover by then"
+    assert beyond(for_long, taken(60_000, FRONT_0), known_from_ms=60_000) == (3, 0, 3), "no events of that time"
+    events = WorkerEvents(takeovers=[taken(46_000, FRONT_0)], known=[(0, AT_MS + 100_000)])
+    said = judged(window, events)
     assert (said.verdict, "killed before it could tell" in said.message) == ("Unknown", True), said.message
     monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 2)
-    assert beyond(window, taken(46_000, FRONT_0)) == (3, 3, 0), "more than one takeover repeats"
+    assert beyond(window, taken(46_000, FRONT_0)) == (3, 3, 0), "more than one takeover can repeat"
 
 
 @pytest.mark.slow
 def test_what_came_again_just_before_the_events_were_read_may_be_of_a_takeover_that_is_told_later(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An audit said `Violated`, and one six minutes later `Unknown`."""
+    """One audit once reported `Violated`, and an audit six minutes later `Unknown`."""
     window = repeated(spark, after_ms=1_000)
     assert beyond(window, read_ms=2_000) == beyond(window, taken(46_000, FRONT_0)) == (3, 0, 3)
-    assert beyond(window, read_ms=362_000) == (3, 3, 0), "nobody told"
+    assert beyond(window, read_ms=362_000) == (3, 3, 0), "no worker reported a takeover in time"
     assert beyond(window, read_ms=2_000, exactly_once_from_ms=AT_MS) == (3, 3, 0)
-    assert beyond(repeated(spark, spread_ms=0, wrote_ms=0), read_ms=2_000) == (3, 3, 0), "by no worker anyway"
+    assert beyond(repeated(spark, spread_ms=0, wrote_ms=0), read_ms=2_000) == (3, 3, 0), "no worker wrote these"
     for_long = repeated(spark, spread_ms=10_000, after_ms=1_000)
-    assert beyond(for_long, read_ms=22_000) == (3, 3, 0), "it would have told meanwhile"
+    assert beyond(for_long, read_ms=22_000) == (3, 3, 0), "the worker would have reported its takeover meanwhile"
     monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 2)
-    assert beyond(window, read_ms=2_000) == (3, 3, 0), "more than one takeover repeats"
+    assert beyond(window, read_ms=2_000) == (3, 3, 0), "more than one takeover can repeat"
 
 
 @pytest.mark.slow
@@ -191,7 +191,7 @@ def test_a_takeover_of_which_nobody_told_just_after_another_has_doubles_of_its_o
 
 @pytest.mark.slow
 def test_of_what_had_come_out_long_before_a_takeover_nobody_knows_why_it_was_repeated(spark: SparkSession) -> None:
-    """Kafka had refused each commit for minutes, or somebody has set the group back."""
+    """Either Kafka refused every commit for minutes, or someone reset the offsets of the group."""
     assert beyond(repeated(spark, spread_ms=35_000, wrote_ms=160_000, after_ms=80_000), taken(75_000, FRONT_0)) == (
         3,
         0,
@@ -203,36 +203,36 @@ def test_of_what_had_come_out_long_before_a_takeover_nobody_knows_why_it_was_rep
 def test_with_exactly_once_one_double_is_one_too_many(spark: SparkSession) -> None:
     crash = taken(30_000, FRONT_0)
     assert beyond(repeated(spark), crash, exactly_once_from_ms=AT_MS) == (3, 3, 0)
-    assert beyond(repeated(spark), crash, exactly_once_from_ms=AT_MS + 1_000) == (3, 0, 0), "not yet guaranteed"
+    assert beyond(repeated(spark), crash, exactly_once_from_ms=AT_MS + 1_000) == (3, 0, 0), "the guarantee began later"
 
 
 @pytest.mark.slow
 def test_a_sample_with_few_of_the_doubles_of_a_takeover_does_not_say_that_all_of_them_are_within_the_promise(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An audit of the sample said `Verified`, and one of all records `Violated`."""
+    """An audit of a sample once reported `Verified`, while one of all records reported `Violated`."""
     window, crash = repeated(spark, count=14), taken(30_000, FRONT_0)
-    told_once = WorkerEvents(takeovers=[crash], known=[(0, AT_MS + 100_000)])
+    events = WorkerEvents(takeovers=[crash], known=[(0, AT_MS + 100_000)])
     sample = replace(window, bounds=replace(BOUNDS, one_in=2))
-    assert judged(sample, told_once).verdict == "Verified", "fourteen are few"
+    assert judged(sample, events).verdict == "Verified", "fourteen doubles are few"
     monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 12)
-    assert judged(window, told_once).verdict == "Violated"
-    said = judged(sample, told_once)
+    assert judged(window, events).verdict == "Violated"
+    said = judged(sample, events)
     assert said.account is not None
-    assert 0 < said.account.doubled <= 12, "or this shows nothing"
+    assert 0 < said.account.doubled <= 12, "otherwise this test proves nothing"
     assert (said.verdict, "of so many records of the sample" in said.message) == ("Unknown", True), said.message
 
 
 @pytest.mark.slow
 def test_doubles_of_a_time_of_which_there_are_no_events_are_neither_excused_nor_blamed(spark: SparkSession) -> None:
-    assert beyond(repeated(spark), told_from_ms=90_000) == (3, 0, 3)
-    assert beyond(repeated(spark, spread_ms=0, wrote_ms=0), told_from_ms=90_000) == (3, 3, 0), "by no worker anyway"
-    assert beyond(repeated(spark), taken(30_000, FRONT_0), told_from_ms=90_000) == (3, 0, 0), "the event is there"
+    assert beyond(repeated(spark), known_from_ms=90_000) == (3, 0, 3)
+    assert beyond(repeated(spark, spread_ms=0, wrote_ms=0), known_from_ms=90_000) == (3, 3, 0), "no worker wrote these"
+    assert beyond(repeated(spark), taken(30_000, FRONT_0), known_from_ms=90_000) == (3, 0, 0), "the event explains them"
 
 
 @pytest.mark.slow
 def test_that_the_workers_told_nothing_at_all_does_not_say_that_none_ended(spark: SparkSession) -> None:
-    """They may not write events, or somebody has deleted the topic: the verdict was `Violated`."""
+    """Workers may lack the right to write events, or someone may have deleted the topic. The verdict was once `Violated`."""
     assert judged(repeated(spark), WorkerEvents()).verdict == "Unknown"
     started = Event(kind="worker-started", topic="orders", member="a", at_ms=AT_MS - 1, detail={})
     events = WorkerEvents(known=reported_spans([started], "orders"))
@@ -251,7 +251,8 @@ def test_what_hopped_before_a_crash_and_after_it_may_come_out_twice_in_the_same_
 
 
 def hopped_twice(spark: SparkSession, *ways: tuple[tuple[str, int, int], int]) -> Window:
-    """Front records that a crash at 1 ms let hop twice, each into a delays partition of its own, and whose hops came out after 10 s."""
+    """Front records that hop at 0 ms and, after a crash at 1 ms, again at 2 ms. All hops come out after 10 s. `ways`: the place of each
+    record, and the delays partition of its hops."""
     hops = [(origin, lane, 4 + at) for at, (origin, lane) in enumerate(ways * 2)]
     delays = [(lane, at, 0 if at < 4 + len(ways) else 2, hop(origin, 10_000)) for origin, lane, at in hops]
     ready = [
@@ -265,14 +266,15 @@ def hopped_twice(spark: SparkSession, *ways: tuple[tuple[str, int, int], int]) -
 def test_of_what_a_crash_lets_hop_twice_each_partition_that_it_hops_from_may_repeat_as_many(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever it hops to. An audit said `Violated` of two partitions, and forgave the same partition's twice."""
+    """It makes no difference where the records hop to. The audit once reported `Violated` for two partitions, and excused twice as many
+    doubles of a single partition."""
     monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 1)
     into_one = hopped_twice(spark, (("f", 0, 0), 1), (("f", 1, 0), 1))
     assert beyond(into_one, taken(1, FRONT_0, FRONT_0 + 1)) == (2, 0, 0)
     out_of_one = hopped_twice(spark, (("f", 0, 0), 1), (("f", 0, 1), 2))
     assert beyond(out_of_one, taken(1, FRONT_0)) == (2, 2, 0)
     assert beyond(out_of_one, taken(1, FRONT_0), taken(9_000, FRONT_0), taken(9_500, DELAYS_1)) == (2, 2, 0), (
-        "what was taken over while the hops waited repeated none of them"
+        "takeovers while the hops waited did not repeat any hop"
     )
 
 
@@ -280,7 +282,7 @@ def test_of_what_a_crash_lets_hop_twice_each_partition_that_it_hops_from_may_rep
 def test_of_what_had_hopped_for_more_than_a_minute_before_a_takeover_nobody_knows_why_it_was_repeated(
     spark: SparkSession,
 ) -> None:
-    """Hops do not say when they were written. An audit said `Verified` of a group that was set back."""
+    """Hops do not say when they were written. The audit once reported `Verified` although the offsets of the group had been reset."""
     roots, crash = [("f", 0, at) for at in range(3)], taken(99_000, FRONT_0)
     front: list[Row] = [(0, at, at * 40_000, level(3)) for at in range(3)]
     hops = [(1, at, at * 40_000 + 1, hop(root, 200_000)) for at, root in enumerate(roots)]
@@ -295,7 +297,7 @@ def test_of_what_had_hopped_for_more_than_a_minute_before_a_takeover_nobody_know
 
 @pytest.mark.slow
 def test_a_takeover_of_another_partition_is_no_reason_to_hop_twice(spark: SparkSession) -> None:
-    """An audit said `Verified` if any partition had been taken over while the record waited."""
+    """The audit once reported `Verified` if any partition had been taken over while the record waited."""
     window = hopped_twice(spark, (("f", 0, 0), 1))
     assert beyond(window, taken(1, FRONT_0)) == (1, 0, 0)
     assert beyond(window, taken(1, FRONT_0 + 1)) == (1, 1, 0)
@@ -306,7 +308,7 @@ def test_a_takeover_of_another_partition_is_no_reason_to_hop_twice(spark: SparkS
 def test_what_had_hopped_twice_before_exactly_once_was_guaranteed_is_not_blamed_when_it_comes_out(
     spark: SparkSession,
 ) -> None:
-    """An audit said `Violated` of what a crash had repeated under the former guarantee, once it was due."""
+    """A crash had repeated the hop under the former guarantee. When the copies came out, the audit once reported `Violated`."""
     window, crash = hopped_twice(spark, (("f", 0, 0), 1)), taken(1, FRONT_0)
     assert beyond(window, crash, exactly_once_from_ms=AT_MS + 5_000) == (1, 0, 0)
     assert beyond(window, crash, exactly_once_from_ms=AT_MS) == (1, 1, 0)
@@ -314,7 +316,7 @@ def test_what_had_hopped_twice_before_exactly_once_was_guaranteed_is_not_blamed_
 
 @pytest.mark.slow
 def test_what_hopped_on_twice_is_counted_where_it_had_waited(spark: SparkSession) -> None:
-    """From d:1:4, twice to d:2. The takeover of the partition that they came out of comes too late."""
+    """The record hops twice from d:1:4 into d:2. A takeover of d:2, from where the copies come out, explains nothing."""
     delays = [
         (1, 4, 1, hop(("f", 0, 0), 10_000)),
         *((2, at, 5_000, hop(("d", 1, 4), 10_000, root=("f", 0, 0))) for at in (7, 8)),
@@ -325,7 +327,7 @@ def test_what_hopped_on_twice_is_counted_where_it_had_waited(spark: SparkSession
     assert beyond(window, taken(5_000, DELAYS_1 + 1)) == (1, 1, 0)
     settled = replace(BOUNDS, front_from=(3, 3), delays_from=(0, 5, 0))
     assert beyond(replace(window, delays=delays[1:], bounds=settled), taken(5_000, DELAYS_1)) == (1, 0, 0), (
-        "an audit before has accounted for the first hop"
+        "an earlier audit has accounted for the first hop"
     )
 
 
@@ -343,7 +345,7 @@ def test_what_was_written_into_the_delays_topic_and_hopped_on_twice_needs_no_roo
 
 @pytest.mark.slow
 def test_what_came_out_late_and_had_hopped_before_a_crash_is_explained_by_it(spark: SparkSession) -> None:
-    """The worker that came after released at once what the one before had let hop."""
+    """The next worker released at once a record that the former worker had let hop."""
     ready = [(0, 0, 9_000, release(("f", 0, 0), 9_000)), (0, 1, 9_000, release(("d", 1, 4), 9_000, root=("f", 0, 0)))]
     window = Window(spark=spark, front=[(0, 0, 0, level(2))], delays=[(1, 4, 1, hop(("f", 0, 0), 9_000))], ready=ready)
     assert beyond(window, taken(5_000, FRONT_0)) == (1, 0, 0)
@@ -358,7 +360,7 @@ def test_a_dead_letter_twice_needs_a_reason_too(spark: SparkSession, crash_ms: i
 
 @pytest.mark.slow
 def test_a_crash_explains_that_what_was_released_before_it_was_cancelled_after_it(spark: SparkSession) -> None:
-    """A dead letter is no copy of a release to the last byte."""
+    """A dead letter is never identical to a release."""
     dead = [(0, 0, 9_000, dead_letter(("f", 0, 0), reason=DeadLetterReason.CANCELLED))]
     window = Window(spark=spark, front=front_of(1), ready=ready_of(0), dead=dead, control=[(b"f:0:0:id", b"cancel", 1)])
     assert beyond(window, taken(5_000, FRONT_0)) == (1, 0, 0)
@@ -374,16 +376,16 @@ def test_what_was_settled_before_is_explained_by_a_takeover_shortly_before_it_ca
         return Window(spark=spark, front=front_of(3), ready=ready, bounds=bounds)
 
     assert beyond(again(879_000), taken(880_000, FRONT_0)) == (1, 0, 0)
-    assert beyond(again(879_000), taken(10, FRONT_0)) == (1, 1, 0), "a group that was reset long after"
-    assert beyond(again(900_000), taken(880_000, FRONT_0)) == (1, 1, 0), "one that was reset while no worker ran"
-    assert beyond(again(880_001), taken(880_000, FRONT_0)) == (1, 0, 1), "the same, or of a worker that was frozen"
+    assert beyond(again(879_000), taken(10, FRONT_0)) == (1, 1, 0), "the group was reset long after the takeover"
+    assert beyond(again(900_000), taken(880_000, FRONT_0)) == (1, 1, 0), "the group was reset while no worker ran"
+    assert beyond(again(880_001), taken(880_000, FRONT_0)) == (1, 0, 1), "the group was reset, or a worker was frozen"
 
 
 @pytest.mark.slow
 def test_of_what_was_settled_before_and_does_not_say_when_it_was_written_nobody_knows_who_repeated_it(
     spark: SparkSession,
 ) -> None:
-    """A group that was set back between two links of a chain. An audit said `Verified`."""
+    """The offsets of the group were reset between two links of a chain. The audit once reported `Verified`."""
     bounds = replace(BOUNDS, front_from=(3, 3), new_from={DELAYS: (0, 0, 0), DEAD_LETTER: (0,)})
     settled = Window(spark=spark, front=front_of(3), bounds=bounds)
     hopped = replace(settled, delays=[(1, 6, 900_000, hop(("f", 0, 1), 1_000_000))])
@@ -391,5 +393,5 @@ def test_of_what_was_settled_before_and_does_not_say_when_it_was_written_nobody_
     for window in (hopped, dead_lettered):
         for crash_ms in (880_000, 899_000):
             assert beyond(window, taken(crash_ms, FRONT_0)) == (1, 0, 1), crash_ms
-        assert beyond(window, taken(901_000, FRONT_0)) == (1, 0, 0), "the worker after it told of itself"
-        assert beyond(window, taken(10, FRONT_0)) == (1, 1, 0), "long before"
+        assert beyond(window, taken(901_000, FRONT_0)) == (1, 0, 0), "the takeover came just after the copy"
+        assert beyond(window, taken(10, FRONT_0)) == (1, 1, 0), "the takeover was long before"

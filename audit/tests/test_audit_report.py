@@ -1,4 +1,4 @@
-"""The page's drawings, by what a person reads in them."""
+"""The drawings and sentences of the report page, as a reader sees them."""
 
 import re
 from dataclasses import replace
@@ -44,7 +44,7 @@ def test_times_of_more_than_a_day_have_their_date() -> None:
 
 
 def test_a_time_that_no_calendar_has_is_told_as_such() -> None:
-    """A producer may ask for any due time, and a forged release may say any."""
+    """A producer can request any due time, and a forged release can claim any."""
     assert labels(svg.bars([(0, 1), (FAR_MS, 1)], step_ms=1000))[:5] == ["01 Jan 00:00", *["after 9999"] * 4]
     bucket = {"delay_ms": None, "asked": True, "bucket_ms": 0, "count": 1}
     counted = Counted(topic="orders", partitions=[])
@@ -66,7 +66,7 @@ def test_the_report_calls_no_double_allowed_of_which_the_verdict_does_not_know()
 
 @pytest.mark.parametrize("took_ms", [1 << 64, -(1 << 64), 7_001, "3000", True, None])
 def test_an_event_that_cannot_have_taken_so_long_is_drawn_at_its_time(took_ms: object) -> None:
-    """Whoever may write events may write that, and no audit of the week after came to a verdict."""
+    """Everyone who may write events can write such a duration. Once, no audit of the following week reached a verdict."""
     event = Event(kind="worker-stopped", topic="orders", member="a", at_ms=7_000, detail={"took_ms": took_ms})
     rows = [{"at_ms": at_ms, "came_in": 1, "came_out": 1, "late": 0} for at_ms in (0, 9_000)]
     drawing = svg.timeline(rows, causes([event], "orders"), step_ms=1000)

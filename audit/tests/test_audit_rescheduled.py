@@ -1,4 +1,4 @@
-"""Records that came out at another time than they were to are held against what somebody had asked for."""
+"""Records that came out at another time than their own due time are checked against the requests to reschedule them."""
 
 from dataclasses import replace
 
@@ -20,12 +20,12 @@ from pyspark.sql import SparkSession
 pytestmark = pytest.mark.spark
 
 
-def said(kind: str, ms: int) -> bytes:
+def control_value(kind: str, ms: int) -> bytes:
     return f"{kind} {AT_MS + ms}".encode()
 
 
 def window_of(spark: SparkSession) -> Window:
-    """Seven records that were to come out after 10 s, and what became of them: when they came out, and when they say that they were due."""
+    """Seven records with a delay of 10 s. `came_out`: when each was released, and the due time that its release claims."""
     came_out = [(20_001, 20_000), (3_001, 3_000), (3_001, 3_000), (10_001, 10_000), (3_001, 3_000), (3_001, 3_000)]
     came_out.append((19_999, 20_000))
     ready: list[Row] = [(0, at, ms, release(("f", 0, at), due_ms)) for at, (ms, due_ms) in enumerate(came_out)]
@@ -34,19 +34,19 @@ def window_of(spark: SparkSession) -> Window:
         front=[(0, at, 0, level(2)) for at in range(len(came_out))],
         ready=ready,
         control=[
-            (b"f:0:0:id", said("deliver-at", 20_000), 100),
-            (b"f:0:1:id", said("deliver-at", 3_000), 100),
-            (b"f:0:2:id", said("deliver-at", 4_000), 100),
-            (b"f:0:3:id", said("deliver-at", 20_000), 9_999),
-            (b"f:0:4:id", said("rescheduled", 3_000), 3_500),
-            (b"f:0:5:id", said("rescheduled", 3_000), 1_000),
-            (b"f:0:6:id", said("deliver-at", 20_000), 100),
+            (b"f:0:0:id", control_value("deliver-at", 20_000), 100),
+            (b"f:0:1:id", control_value("deliver-at", 3_000), 100),
+            (b"f:0:2:id", control_value("deliver-at", 4_000), 100),
+            (b"f:0:3:id", control_value("deliver-at", 20_000), 9_999),
+            (b"f:0:4:id", control_value("rescheduled", 3_000), 3_500),
+            (b"f:0:5:id", control_value("rescheduled", 3_000), 1_000),
+            (b"f:0:6:id", control_value("deliver-at", 20_000), 100),
         ],
     )
 
 
 def test_a_release_at_a_time_that_was_asked_for_is_neither_early_nor_late_and_any_other_is(spark: SparkSession) -> None:
-    """For the fifth there is only the worker's own word, which came after the release."""
+    """For the fifth record there is only the worker's own answer, which it wrote after the release."""
     assert flaws(window_of(spark)) == {"early": ["f:0:2", "f:0:4", "f:0:6"]}
 
 
@@ -55,20 +55,20 @@ def test_a_release_at_a_time_that_was_asked_for_is_neither_early_nor_late_and_an
 def test_a_request_with_a_line_break_behind_its_time_asks_for_nothing_and_ends_no_audit(
     spark: SparkSession, end: str
 ) -> None:
-    """No worker reads it as a time. What Java takes for the end of a line is not all that Spark takes off a number."""
+    """No worker accepts such a value as a time. Spark trims more characters off a number than Java takes for a line break."""
     window = Window(
         spark=spark,
         front=[(0, 0, 0, level(2))],
         ready=[(0, 0, 3_001, release(("f", 0, 0), 3_000))],
-        control=[(b"f:0:0:id", said("deliver-at", 3_000) + end.encode(), 100)],
+        control=[(b"f:0:0:id", control_value("deliver-at", 3_000) + end.encode(), 100)],
     )
     assert flaws(window) == {"early": ["f:0:0"]}
 
 
 @pytest.mark.slow
 def test_where_nobody_could_ask_no_release_is_excused(spark: SparkSession) -> None:
-    nobody = replace(window_of(spark), control=None)
-    assert flaws(nobody) == {"early": ["f:0:1", "f:0:2", "f:0:4", "f:0:5"], "late": ["f:0:0", "f:0:6"]}
+    without_requests = replace(window_of(spark), control=None)
+    assert flaws(without_requests) == {"early": ["f:0:1", "f:0:2", "f:0:4", "f:0:5"], "late": ["f:0:0", "f:0:6"]}
 
 
 @pytest.mark.slow
@@ -76,13 +76,13 @@ def test_where_requests_are_missing_what_is_left_of_them_is_believed_and_other_t
     spark: SparkSession,
 ) -> None:
     some = replace(window_of(spark), control_unknown="records of it are missing")
-    assert flaws(some) == {"early": ["f:0:6"], "perhaps_unasked": ["f:0:2"]}, "of the fifth the answer is left"
+    assert flaws(some) == {"early": ["f:0:6"], "perhaps_unasked": ["f:0:2"]}, "the answer for the fifth record is left"
     every = [f"f:0:{at}" for at in (0, 1, 2, 4, 5, 6)]
     assert flaws(replace(some, control=None)) == {"early": ["f:0:6"], "perhaps_unasked": every}
 
 
 def test_a_release_at_another_time_that_perhaps_nobody_asked_for_is_no_clean_audit(spark: SparkSession) -> None:
-    """It was `Verified`, in each audit of a topic from whose control topic one record had been removed."""
+    """If one record had been removed from the control topic, every audit of the topic once reported `Verified`."""
     front: list[Row] = [(0, at, 0, level(2)) for at in range(2)]
     in_time: list[Row] = [(0, 1, 10_001, release(("f", 0, 1), 10_000))]
     window = Window(spark=spark, front=front[1:], ready=in_time, control_unknown="records of it are missing")
@@ -100,7 +100,7 @@ def test_a_record_that_waits_in_the_delays_topic_for_another_time_is_not_overdue
         spark=spark,
         front=[(0, 0, 0, level(2))],
         delays=[(1, 0, 1, hop(("f", 0, 0), 10_000)), (2, 0, 10_000, hop(("d", 1, 0), 70_000, root=("f", 0, 0)))],
-        control=[(b"f:0:0:id", said("deliver-at", 70_000), 100)],
+        control=[(b"f:0:0:id", control_value("deliver-at", 70_000), 100)],
         promise=replace(PROMISE, overdue_before_ms=AT_MS + 60_000),
     )
     bounds = replace(BOUNDS, delays_committed=(100, 100, 0))

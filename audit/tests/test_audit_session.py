@@ -12,7 +12,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_a_task_that_fails_is_tried_again_in_one_pod_as_on_executors(spark: SparkSession) -> None:
-    """Spark's own `local[2]` would end the audit with the first failed task. This one fails unless it was tried before."""
+    """With Spark's own `local[2]`, the first failed task would end the audit. The task of this test fails at its first attempt."""
     tried = f"reflect('java.lang.System', 'setProperty', '{uuid.uuid4()}', 'tried')"
     assert spark.range(1, numPartitions=1).selectExpr(f"assert_true({tried} = 'tried')").collect() == [(None,)]
 

@@ -1,4 +1,4 @@
-"""What names an origin and is no copy of a worker's, and copies of what never was."""
+"""Records that have the headers of a copy but no worker wrote, and copies of records that never existed."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 def test_a_consumer_that_forwards_a_release_with_its_headers_has_neither_forged_nor_doubled_it(
     spark: SparkSession,
 ) -> None:
-    """As Spring's recoverer does."""
+    """Spring's `DeadLetterPublishingRecoverer` forwards records in this way."""
     kept = [*release(("f", 0, 1), 1), ("kafka_dlt-exception-message", b"no")]
     window = Window(spark=spark, front=front_of(2), ready=ready_of(0, 1), dead=[(0, 0, 9, kept), (0, 1, 9, kept)])
     assert (flaws(window), set(fates(window.committed(2)).values())) == ({}, {"released"})
@@ -34,7 +34,7 @@ def test_a_consumer_that_forwards_a_release_with_its_headers_has_neither_forged_
 
 @pytest.mark.slow
 def test_an_outcome_of_a_record_that_never_was_is_forged_wherever_it_says_that_it_was(spark: SparkSession) -> None:
-    """In a partition that isn't there, or above the topic's end."""
+    """The named record would lie in a partition that does not exist, or above the end of its partition."""
     nowhere: list[Place] = [("f", 0, 90), ("f", 2, 0), ("d", 3, 0)]
     forged = {"forged": ["f:0:90", "f:2:0", "d:3:0"]}
     released = [(1, at, 5, release(place, 5)) for at, place in enumerate(nowhere)]
@@ -47,9 +47,9 @@ def test_an_outcome_of_a_record_that_never_was_is_forged_wherever_it_says_that_i
     hops = [(1, at, 5, hop(place, 9_000)) for at, place in enumerate(nowhere)]
     assert flaws(replace(window, delays=hops)) == forged
     before = replace(window.bounds, new_from={DELAYS: (0, 3, 0)})
-    assert flaws(replace(window, delays=hops, bounds=before)) == {}, "an audit before has told"
+    assert flaws(replace(window, delays=hops, bounds=before)) == {}, "an earlier audit has reported the hops"
     came_since = [(1, 0, 5, hop(("d", 0, 90), 9_000, root=("f", 0, 1)))]
-    assert flaws(replace(window, delays=came_since)) == {}, "the ends of its partitions are not of one moment"
+    assert flaws(replace(window, delays=came_since)) == {}, "the ends of partitions are read at different moments"
 
 
 def test_what_came_out_and_is_not_committed_yet_is_the_next_audits(spark: SparkSession) -> None:

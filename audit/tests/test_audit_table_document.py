@@ -1,4 +1,4 @@
-"""docs/audit-table.md and the pages beside it say what is in the Parquet tables of audits, column by column, bit by bit."""
+"""docs/audit-table.md and the pages beside it describe every column and every bit of the Parquet tables of audits."""
 
 import re
 from pathlib import Path
@@ -15,14 +15,14 @@ DOCUMENT = (DOCS / "audit-table.md").read_text()
 
 
 def table(heading: str, page: str = "audit-table.md") -> list[tuple[str, str]]:
-    """The first two cells of each row of the table below a heading, without its backquotes."""
+    """Returns the first two cells of each row of the table below a heading, without backquotes."""
     section = (DOCS / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     rows = [[cell.strip().strip("`") for cell in line.split("|")[1:3]] for line in section.splitlines() if "|" in line]
     return [(first, second) for first, second in rows[2:]]
 
 
 def meanings() -> list[str]:
-    """Of the flaws, without backquotes."""
+    """Returns the meanings of the flaws, without backquotes."""
     section = DOCUMENT.partition("\n## Flaws\n")[2].partition("\nNext: ")[0]
     return [line.split("|")[3].strip().replace("`", "") for line in section.splitlines() if "|" in line][2:]
 
@@ -36,7 +36,7 @@ def test_every_column_is_there_with_its_type(spark: SparkSession) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_its_queries_find_what_they_say(spark: SparkSession) -> None:
-    """As Spark runs them, with the record that is lost, or is asked for, at another place."""
+    """Spark runs the queries of the page. In the second query, the place that it asks for is replaced."""
     Window(spark=spark, front=front_of(2), ready=ready_of(0)).places.createOrReplaceTempView("places")
     lost, one = [query.partition("```")[0] for query in DOCUMENT.split("```text\n")[1:]]
 
@@ -56,7 +56,7 @@ def test_the_table_of_all_audits_has_its_columns() -> None:
 def test_fates_flaws_and_bits_have_their_numbers() -> None:
     assert table("Fates") == [(str(number), fate) for number, fate in enumerate(FATES)]
     assert table("Flaws") == [(str(1 << flaw.bit), name) for name, flaw in FLAWS.items()]
-    assert dict(zip(FLAWS, meanings(), strict=True)) == FLAW_MEANINGS, "the client shows them"
+    assert dict(zip(FLAWS, meanings(), strict=True)) == FLAW_MEANINGS, "the client shows these meanings"
     declared = re.findall(r"^([A-Z_]+): Final = 1 << (\d+)", Path(facts.__file__).read_text(), re.MULTILINE)
     assert table("Bits", "audit-bits.md") == [(str(1 << int(at)), name) for name, at in declared]
 

@@ -37,7 +37,7 @@ def told(folder: Path, place: str) -> list[str]:
 
 @pytest.mark.spark
 def test_the_way_of_a_record_is_told_from_the_tables_of_a_chain(spark: SparkSession, tmp_path: Path) -> None:
-    """The first link sees one record wait, the second sees it come out, and a chain of failures end."""
+    """In the first link, a record waits. In the second link, it comes out, and a chain of failures ends."""
     front, delays = [(0, 0, 0, level(2))], [(1, 0, 3, hop(("f", 0, 0), 10_000))]
     first = Window(spark=spark, front=front, delays=delays).committed(1, 0)
     bounds = replace(BOUNDS, front_from=(1, 0), new_from={DELAYS: (0, 1, 0), READY: (0, 0), DEAD_LETTER: (0, 0)})

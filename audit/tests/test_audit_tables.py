@@ -1,4 +1,4 @@
-"""Order, chains, lateness, what waits and whom to blame, on small tables."""
+"""Order, chains of failures, lateness, pending records and causes of late ones, on small tables."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def test_neighbours_of_one_partition_and_delay_that_came_out_in_the_other_order(
 def test_a_record_that_leaders_with_different_clocks_made_due_after_the_next_may_come_out_after_it(
     spark: SparkSession, first: int
 ) -> None:
-    """The audit said `Violated`."""
+    """The audit once reported `Violated`."""
     bounds = replace(BOUNDS, front_committed=(5000, 5000))
 
     def came(first_ms: int, second_ms: int) -> list[str]:
@@ -58,7 +58,7 @@ def test_a_record_that_leaders_with_different_clocks_made_due_after_the_next_may
 
 @pytest.mark.slow
 def test_a_record_that_waited_for_its_topic_for_more_than_a_second_promises_no_order(spark: SparkSession) -> None:
-    """No delay is between a second and a minute, so it was held in memory. The audit said `Violated`."""
+    """No delay is between a second and a minute, so the worker held the record in memory. The audit once reported `Violated`."""
 
     def came(first_ms: int, target: list[Header]) -> list[str]:
         front: list[Row] = [(0, 0, 0, target), (0, 1, 5, target), (0, 2, 6, target), (0, 3, 7, target)]
@@ -85,21 +85,22 @@ def test_order_holds_over_the_edge_of_a_chunk(spark: SparkSession) -> None:
 def test_a_disorder_is_told_by_the_audit_in_whose_window_the_second_of_both_ended_and_by_no_other(
     spark: SparkSession,
 ) -> None:
-    def told(begin: int, committed: int = 5000) -> list[str]:
+    def disorder_of(begin: int, committed: int = 5000) -> list[str]:
         bounds = replace(BOUNDS, front_from=(begin, begin), front_committed=(committed, committed))
         front: list[Row] = [(0, offset, 0, []) for offset in (*range(6), 4095, 4096)]
         ready = ready_of(0, 2, 1, 4, 3, 5, 4096, 4095)
         return disorder(Window(spark=spark, front=front, ready=ready, bounds=bounds))
 
-    assert told(0, committed=4) == ["r:0:1 before r:0:2"]
-    assert told(4, committed=4096) == ["r:0:3 before r:0:4"], "the first of these two ended in the window before"
-    assert told(4096) == ["r:0:6 before r:0:7"], "over the edge of a chunk too"
-    assert told(4097) == []
+    assert disorder_of(0, committed=4) == ["r:0:1 before r:0:2"]
+    assert disorder_of(4, committed=4096) == ["r:0:3 before r:0:4"], "the first of the two ended in the previous window"
+    assert disorder_of(4096) == ["r:0:6 before r:0:7"], "the two records may lie in different chunks"
+    assert disorder_of(4097) == []
 
 
 @pytest.mark.slow
 def test_a_shorter_delay_may_overtake_and_so_may_what_was_read_late(spark: SparkSession) -> None:
-    """The first waits longer than the second, and the third was read when less than a second remained."""
+    """The first record waits longer than the second. The third was read when less than a second of its delay remained, so it was released
+    without a hop."""
     front = [(0, 0, 0, level(2)), (0, 1, 0, []), (0, 2, 0, level(2))]
     delays = [(1, 0, 1, hop(("f", 0, 0), 10_000))]
     ready = [
@@ -116,7 +117,7 @@ def test_a_shorter_delay_may_overtake_and_so_may_what_was_read_late(spark: Spark
 def test_what_took_another_way_than_its_neighbours_may_come_before_them(
     spark: SparkSession, first: int, hops: int
 ) -> None:
-    """A crash had it hop twice, or its topic was missing when it was due."""
+    """Such a record hopped twice because of a crash, or because its ready topic was missing when it was due."""
     front = [(0, n, 0, level(2)) for n in range(2)]
     delays = [(1, n, 1, hop(("f", 0, n), 10_000)) for n in range(2)]
     delays.append((first, 2, 2, hop(("f", 0, 1), 10_000)))
@@ -187,10 +188,11 @@ def test_pending_by_due_time_and_the_timeline(spark: SparkSession) -> None:
 def test_what_waits_goes_back_to_its_root_however_often_it_hopped_and_however_long_a_record_may_wait(
     spark: SparkSession,
 ) -> None:
-    """The next link of a chain has to read that, and nothing before: one read back by the longest delay, from when the record is due."""
+    """The next link of a chain has to read from that root on, and nothing before it. A link once read back by the longest delay from the
+    due time of the record."""
     front = [(0, 0, 0, level(2)), (0, 1, 7_000, level(2)), (0, 2, 9_000, level(2))]
     hops = [(1, at, ms + 1, hop(("f", 0, at), ms + 10_000)) for at, ms in enumerate((0, 7_000, 9_000))]
-    on = [(2, 0, 17_000, hop(("d", 1, 1), 70_000, root=("f", 0, 1)))]  # to another time, which somebody had asked for
+    on = [(2, 0, 17_000, hop(("d", 1, 1), 70_000, root=("f", 0, 1)))]  # to another due time, by a request
     ready = [(0, 0, 10_000, release(("d", 1, 0), 10_000, root=("f", 0, 0)))]
     bounds = replace(BOUNDS, delays_committed=(0, 2, 0))
     window = Window(spark=spark, front=front, delays=[*hops, *on], ready=ready, bounds=bounds)

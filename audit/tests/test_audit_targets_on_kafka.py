@@ -1,4 +1,4 @@
-"""An audit of a delayed topic whose records come out in another ready topic, after a real worker."""
+"""Audits of a delayed topic whose records a real worker releases into another ready topic."""
 
 import time
 from collections.abc import Iterator
@@ -30,17 +30,17 @@ def judged(orders: DeclaredTopic, spark: SparkSession) -> Result:
 
 @pytest.fixture
 def served(broker: Broker, tmp_path: Path) -> Iterator[tuple[DeclaredTopic, str, list[Header]]]:
-    """A delayed topic, the name of another ready topic, which has three partitions, and what asks for that."""
+    """A delayed topic, the name of another ready topic with three partitions, and the header that requests this topic."""
     with WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
         orders = harness.declare((0, 1))
         invoices = f"{orders.names.front}.invoices"
-        harness.create([of_invoices(invoices)])
+        harness.create([ready_topic_spec(invoices)])
         register(orders)
         orders.change(ready_topics=(AllowedTopic(invoices, int(time.time() * 1000)),))
         yield orders, invoices, [("dt-target", invoices.encode())]
 
 
-def of_invoices(topic: str) -> NewTopicSpec:
+def ready_topic_spec(topic: str) -> NewTopicSpec:
     config = {"message.timestamp.type": "LogAppendTime"}
     return NewTopicSpec(name=topic, partitions=3, replication_factor=1, config=config)
 
@@ -85,7 +85,7 @@ def test_what_came_out_in_another_ready_topic_is_accounted_for_and_what_is_wrong
 def test_a_ready_topic_that_its_owners_create_again_takes_its_records_along_and_nobody_is_blamed(
     spark: SparkSession, served: tuple[DeclaredTopic, str, list[Header]], tmp_path: Path
 ) -> None:
-    """The audit called them lost. And it took what it had kept of the former topic for records of the new one, which is longer."""
+    """The audit once called the records lost. It also took the table of the former topic for rows of the new one, which is longer."""
     orders, invoices, asks = served
     harness = orders.harness
 
@@ -108,13 +108,13 @@ def test_a_ready_topic_that_its_owners_create_again_takes_its_records_along_and_
     _, second = chained(orders, spark, tmp_path / "accounts" / "second")
     assert (first.verdict, second.verdict) == ("Verified", "Verified"), (first.message, second.message)
     assert second.account is not None
-    assert second.account.offsets_read < 20, "what is somebody else's is read once, too"
+    assert second.account.offsets_read < 20, "records of other producers are read only once, too"
 
     release(40)
     assert worker.terminate() == 0
     harness.admin.delete_topics([invoices])
-    wait_until(lambda: harness.admin.describe_topics([invoices])[invoices] is None, what="the topic is gone")
-    harness.create([of_invoices(invoices)])
+    wait_until(lambda: harness.admin.describe_topics([invoices])[invoices] is None, what="the topic is deleted")
+    harness.create([ready_topic_spec(invoices)])
     fill(600)
     _, third = chained(orders, spark, tmp_path / "accounts" / "third")
     assert third.account is not None

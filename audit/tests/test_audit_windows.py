@@ -1,4 +1,4 @@
-"""Windows that chain, and the mutation test with one seed: `make audit-mutations` has a hundred."""
+"""Windows that form a chain, and the mutation test with one seed. `make audit-mutations` runs a hundred seeds."""
 
 import random
 from dataclasses import replace
@@ -19,7 +19,7 @@ RECORDS = 2_400
 
 
 def cuts(committed: list[int], chance: random.Random, windows: int) -> list[list[int]]:
-    """Offsets per window, ascending for each partition, from 0 to what is committed at last."""
+    """Returns the offsets at which each window begins or ends: ascending for each partition, from 0 to the committed offset."""
     per_partition = [[0, *sorted(chance.randrange(end + 1) for _ in range(windows - 1)), end] for end in committed]
     return [list(of_window) for of_window in zip(*per_partition, strict=True)]
 
@@ -48,7 +48,7 @@ def test_windows_that_chain_account_for_every_offset_exactly_once(spark: SparkSe
         found = {row.name: row for row in rows.collect()}
         assert not [row for row in found.values() if row.flaws]
         now_settled = {name: FATES[row.fate] for name, row in found.items() if FATES[row.fate] != "pending"}
-        assert not settled.keys() & now_settled.keys(), "an offset that two windows account for"
+        assert not settled.keys() & now_settled.keys(), "two windows account for the same offset"
         settled.update(now_settled)
         pending = found.keys() - now_settled.keys()
     hops = sum(1 for fate in settled.values() if fate == "hopped")
