@@ -1,4 +1,4 @@
-"""Cancelling records where the test plays the worker: what it answers is written by hand."""
+"""Cancelling records. The test plays the worker and writes its answers."""
 
 import json
 import time
@@ -50,7 +50,7 @@ def test_a_request_and_its_withdrawal_are_written_under_the_id_of_the_record(con
 
 
 def test_what_a_worker_answers_is_returned(controlled: Served) -> None:
-    """The answer to the request before is there each time, and is not taken for the answer to this one."""
+    """The answer to the previous request is in the control topic each time, and must not pass for the answer to this one."""
     with DelayedTopic.connect(controlled.bootstrap, controlled.names.front) as orders:
         for answer in ANSWERS:
             with worker(controlled, answer.encode()):
@@ -65,7 +65,7 @@ def test_answers_to_earlier_requests_and_of_other_ids_are_not_waited_for_longer_
     with DelayedTopic.connect(controlled.bootstrap, controlled.names.front) as orders, ThreadPoolExecutor(1) as pool:
         began = time.monotonic()
         waiting = pool.submit(orders.cancel, "order-7", wait_seconds=10)
-        wait_until(lambda: (b"order-7", b"cancel") in written(controlled), what="the request is there")
+        wait_until(lambda: (b"order-7", b"cancel") in written(controlled), what="the request is in the control topic")
         write(controlled, b"cancelled", key=b"order-8")
         assert waiting.result() is ChangeOutcome.REQUESTED
         assert time.monotonic() - began > 10
@@ -77,8 +77,8 @@ def test_everybody_who_cancels_a_record_is_told_what_became_of_it(controlled: Se
         ThreadPoolExecutor(5) as pool,
         worker(controlled, b"cancelled", requests=5),
     ):
-        told = [pool.submit(orders.cancel, "order-7", wait_seconds=PATIENCE_SECONDS) for _ in range(5)]
-        assert [one.result() for one in told] == [ChangeOutcome.CANCELLED] * 5
+        outcomes = [pool.submit(orders.cancel, "order-7", wait_seconds=PATIENCE_SECONDS) for _ in range(5)]
+        assert [outcome.result() for outcome in outcomes] == [ChangeOutcome.CANCELLED] * 5
 
 
 @pytest.mark.slow

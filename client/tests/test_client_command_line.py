@@ -17,7 +17,7 @@ from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_kafka.admin import KafkaAdmin
 
 FINISHED = "dt1:eJxjBgAABAAE"
-"""Of a commit at offset 1: 2 and 3 are finished above it."""
+"""The metadata of a commit at offset 1: above it, offsets 2 and 3 are finished."""
 
 
 def run(*arguments: str, text: str | bytes | None = None, env: dict[str, str] | None = None) -> Result:
@@ -47,7 +47,7 @@ def test_records_are_printed_with_attempt_and_lateness(served: Served) -> None:
 
 @pytest.mark.broker
 def test_an_output_that_is_closed_ends_the_command_and_has_no_record_retried(served: Served) -> None:
-    for n in range(1_500):  # more than a pipe takes
+    for n in range(1_500):  # more than a pipe can hold
         served.release(b"v", number=n)
     command = ("consume", served.names.front, "--group", "looks")
     with subprocess.Popen(
@@ -71,7 +71,7 @@ def table(shown: Result) -> list[list[str]]:
 
 @pytest.mark.broker
 def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
-    """Layout: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s. Records made by hand wait from the moment they are produced."""
+    """The layout is 0-1 → 0 s, 2 → 600 s, 3 → 3600 s. The wait of a record begins when the test produces it."""
     front, delays = served.names.front, served.names.delays
     for partition, count in ((0, 3), (2, 5), (3, 2)):
         for _ in range(count):
@@ -82,7 +82,7 @@ def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
     starts = {(front, p): OffsetAndMetadata(0) for p in range(3)} | {
         (delays, p): OffsetAndMetadata(0) for p in range(3)
     }
-    # of the five in partition 2: offset 0 is done, and 2 and 3 are finished above it
+    # of the five records in partition 2, offset 0 is committed, and 2 and 3 are finished above the commit
     starts[delays, 2] = OffsetAndMetadata(1, FINISHED)
     starts[front, 0] = OffsetAndMetadata(3)
     KafkaAdmin(served.connection).commit(served.layout.group, starts)
@@ -94,9 +94,12 @@ def test_the_status_counts_what_waits_and_what_is_due(served: Served) -> None:
         ["600 s", "delay", "2", "2", "0", "0", "2", "0", "0", "0"],
         ["3600 s", "delay", "3", "-", "-", "-", "-", "-", "-", "-"],
     ]
-    told = json.loads(run("--bootstrap", served.bootstrap, "status", front, "--json").output)
-    assert told["front"] == {"waiting": 1, "due_within_seconds": dict.fromkeys(("0", "60", "600", "3600", "86400"), 1)}
-    (of_600_s,) = [kind for kind in told["delays"] if kind["delay_seconds"] == 600]
+    parsed = json.loads(run("--bootstrap", served.bootstrap, "status", front, "--json").output)
+    assert parsed["front"] == {
+        "waiting": 1,
+        "due_within_seconds": dict.fromkeys(("0", "60", "600", "3600", "86400"), 1),
+    }
+    (of_600_s,) = [kind for kind in parsed["delays"] if kind["delay_seconds"] == 600]
     assert (of_600_s["role"], of_600_s["partitions"], of_600_s["waiting"]) == ("delay", "2", 2)
     assert of_600_s["due_within_seconds"] == {"0": 0, "60": 0, "600": 2, "3600": 2, "86400": 2}
     assert "generation 1, retry cap 3, releasing, of shop/orders" in shown.output
@@ -109,7 +112,8 @@ NOTHING = ["0"] * 7
 
 
 def fill(served: Served, commits: dict[tuple[str, int], OffsetAndMetadata]) -> None:
-    """Ten records in each partition of delays, none in front. Layout: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s."""
+    """Writes ten records into each partition of the delays topic, none into the front topic, and commits. The layout is 0-1 → 0 s,
+    2 → 600 s, 3 → 3600 s."""
     front, delays = served.names.front, served.names.delays
     for partition in range(4):
         for _ in range(10):
@@ -124,7 +128,7 @@ def test_the_status_does_not_count_partitions_of_which_it_is_not_known_what_wait
     fill(
         served,
         {
-            (delays, 0): OffsetAndMetadata(4),  # of partition 1, Kafka has none
+            (delays, 0): OffsetAndMetadata(4),  # partition 1 has no committed offset
             (delays, 2): OffsetAndMetadata(0, "dt1::AAAAAAAAAAAAAAAAAAAAAA"),
             (delays, 3): OffsetAndMetadata(11),
         },
@@ -145,10 +149,10 @@ def test_the_status_does_not_count_partitions_of_which_it_is_not_known_what_wait
         [f"{delays} [2]", "the committed offset is of another topic, which had this name before"],
         [f"{delays} [3]", "the committed offset 11 is above the end 10"],
     ]
-    told = json.loads(run("--bootstrap", served.bootstrap, "status", served.names.front, "--json").output)
-    assert [kind["waiting"] for kind in told["delays"]] == [None, None, None]
-    assert told["front"]["waiting"] == 0
-    assert [f"{n['topic']} [{n['partitions']}]: {n['message']}" for n in told["notes"]] == notes
+    parsed = json.loads(run("--bootstrap", served.bootstrap, "status", served.names.front, "--json").output)
+    assert [kind["waiting"] for kind in parsed["delays"]] == [None, None, None]
+    assert parsed["front"]["waiting"] == 0
+    assert [f"{n['topic']} [{n['partitions']}]: {n['message']}" for n in parsed["notes"]] == notes
 
 
 @pytest.mark.broker
@@ -177,8 +181,8 @@ def test_the_status_does_not_say_of_a_topic_that_is_gone_that_it_is_empty(served
 
     assert "Records in the ready topic: -, dead letters: -\n" in shown.output
     assert f"{ready}: it does not exist\n{dead_letter}: it does not exist\n" in shown.output
-    told = json.loads(run("--bootstrap", served.bootstrap, "status", served.names.front, "--json").output)
-    assert (told["ready"], told["dead_letters"]) == (None, None)
+    parsed = json.loads(run("--bootstrap", served.bootstrap, "status", served.names.front, "--json").output)
+    assert (parsed["ready"], parsed["dead_letters"]) == (None, None)
 
 
 @pytest.mark.broker
@@ -196,13 +200,13 @@ def test_what_comes_next_in_a_topic_that_was_made_again_is_shown_although_the_fo
 
 @pytest.mark.broker
 def test_what_comes_next_is_shown_soonest_first_and_without_its_content(served: Served) -> None:
-    """Layout: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s."""
+    """The layout is 0-1 → 0 s, 2 → 600 s, 3 → 3600 s."""
     bootstrap, front, delays = ("--bootstrap", served.bootstrap), served.names.front, served.names.delays
     assert f"Nothing waits in {delays}." in run(*bootstrap, "peek", front).output
     for number in range(4):
         served.produce(delays, b"secret %d" % number, partition=2, headers=[("dt-id", b"order-%d" % number)])
     served.produce(delays, b"an hour", partition=3, headers=[])
-    # of the four in partition 2: offset 0 is done, and 2 and 3 are finished above it
+    # of the four records in partition 2, offset 0 is committed, and 2 and 3 are finished above the commit
     KafkaAdmin(served.connection).commit(
         served.layout.group, {(delays, 2): OffsetAndMetadata(1, FINISHED), (delays, 3): OffsetAndMetadata(0)}
     )
@@ -218,8 +222,8 @@ def test_what_comes_next_is_shown_soonest_first_and_without_its_content(served: 
     assert len(run(*bootstrap, "peek", front, "-n", "1").output.splitlines()) == 1
     assert run(*bootstrap, "peek", front, "--delay", "3600").output.splitlines() == shown[2:]
     assert run(*bootstrap, "peek", front, "--partition", "3").output.splitlines() == shown[2:]
-    (told,) = json.loads(run(*bootstrap, "peek", front, "--delay", "3600", "--json").output)
-    assert (told["partition"], told["offset"], told["due_at_ms"] - told["appended_at_ms"]) == (3, 0, 3_600_000)
+    (parsed,) = json.loads(run(*bootstrap, "peek", front, "--delay", "3600", "--json").output)
+    assert (parsed["partition"], parsed["offset"], parsed["due_at_ms"] - parsed["appended_at_ms"]) == (3, 0, 3_600_000)
     assert (
         "has no partition for a delay of 7 s. It has partitions for 0 s, 600 s, 3600 s"
         in run(*bootstrap, "peek", front, "--delay", "7").output
@@ -243,7 +247,7 @@ def test_the_marks_of_transactions_are_no_backlog(served: Served) -> None:
     starts[front, copy.partition] = OffsetAndMetadata(1)
     KafkaAdmin(served.connection).commit(served.layout.group, starts)
     ends = KafkaAdmin(served.connection).list_offsets([(front, copy.partition)], "latest")
-    assert ends == {(front, copy.partition): 2}  # the copy and the mark
+    assert ends == {(front, copy.partition): 2}  # the copy and the transaction marker
     shown = run("--bootstrap", served.bootstrap, "status", front).output
     assert re.search(r"front │ 0-2 +│ +0 │ +0 │", shown)
 
@@ -257,7 +261,7 @@ def test_properties_come_from_a_file(served: Served, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["sasl.password {}", "{}", "-----BEGIN {}-----", "sasl.password: {}=", "{}/+=="])
 def test_a_line_of_the_properties_that_can_not_be_read_is_named_and_not_shown(tmp_path: Path, line: str) -> None:
-    """It may be a password, or part of a key."""
+    """The line may contain a password or part of a key."""
     file = tmp_path / "client.properties"
     file.write_text(f"# how to reach it\nbootstrap.servers=127.0.0.1:1\n{line.format('s3cr3t')}\n")
     shown = run("--config", str(file), "status", "x")
@@ -270,7 +274,7 @@ def test_a_line_of_the_properties_that_can_not_be_read_is_named_and_not_shown(tm
 def test_the_address_in_a_file_is_used_and_not_that_of_the_environment(
     served: Served, tmp_path: Path, named: str
 ) -> None:
-    """The file has the password of its own cluster, which no other may see."""
+    """The file has the password of its own cluster, which must not be sent to another one."""
     file = tmp_path / "client.properties"
     file.write_text(f"{named}={served.bootstrap}\n")
     left_over = {"KAFKA_BOOTSTRAP": "127.0.0.1:1"}
@@ -310,7 +314,7 @@ def test_a_file_that_is_not_utf_8_is_named_in_one_line(tmp_path: Path, arguments
 
 @pytest.mark.broker
 def test_a_property_that_the_client_can_not_have_is_said_in_one_line(served: Served, tmp_path: Path) -> None:
-    """A file that is shared with other applications."""
+    """The file may be shared with other applications."""
     file = tmp_path / "client.properties"
     file.write_text(f"bootstrap.servers={served.bootstrap}\nacks=1\n")
     shown = run("--config", str(file), "send", served.names.front, "x")

@@ -48,13 +48,13 @@ def test_what_is_done_is_not_handed_out_again(served: Served) -> None:
 
 
 def test_properties_of_the_user_are_honoured(served: Served) -> None:
-    """A new group that is not to have what came before it."""
+    """The properties make a new group begin at the end of the topic."""
     served.release(b"before")
-    told, there = list[str](), threading.Event()
-    own = {"auto.offset.reset": "latest", "stats_cb": told.append, "statistics.interval.ms": 100}
+    statistics, received = list[str](), threading.Event()
+    own = {"auto.offset.reset": "latest", "stats_cb": statistics.append, "statistics.interval.ms": 100}
 
     def release() -> None:
-        while not there.wait(0.3):
+        while not received.wait(0.3):
             served.release(b"since")
 
     releasing = threading.Thread(target=release)
@@ -68,13 +68,13 @@ def test_properties_of_the_user_are_honoured(served: Served) -> None:
                 assert record.value == b"since"
                 records.stop()
     finally:
-        there.set()
+        received.set()
         releasing.join()
-    assert any('"cgrp"' in statistics for statistics in told)
+    assert any('"cgrp"' in report for report in statistics)
 
 
 async def handle_later(record: Record) -> None:
-    raise AssertionError(f"nobody awaits it: {record}")
+    raise AssertionError(f"this coroutine is never awaited: {record}")
 
 
 def hand_on(record: Record) -> object:
@@ -168,7 +168,7 @@ def test_what_was_forwarded_into_the_ready_topic_with_its_headers_comes_back_the
 
 
 def test_a_topic_that_no_record_of_the_delayed_topic_could_ask_for_is_not_read(served: Served) -> None:
-    """Every retry would be a dead letter."""
+    """Every retry from such a topic would become a dead letter."""
     served.allow("invoices", formerly=("receipts",))
     wrong = r"ready_topic must be allowed by spec\.ready\.allowedTopics of .*, but it is 'shipments'\. The allowed topics are invoices$"
     with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
@@ -200,7 +200,7 @@ def test_reject_means_dead_letter_with_its_ready_record_as_origin(served: Served
 
     handle_all(served, 2, reject)
     (copy,) = served.read(served.names.dead_letter)
-    assert (copy.key, copy.value, copy.partition) == (b"k", b"v", 0)  # partition 2 of the root, of 2 partitions
+    assert (copy.key, copy.value, copy.partition) == (b"k", b"v", 0)  # the root's partition 2, modulo 2 partitions
     assert copy.said == {
         "trace": b"1",
         "dt-id": b"f:2:9:topic-id",
@@ -247,7 +247,7 @@ def test_a_header_name_that_is_not_utf8_is_a_dead_letter_and_neighbours_are_hand
 
 
 def test_the_largest_record_of_a_producer_that_nobody_tuned_is_retried_like_any_other(served: Served) -> None:
-    """Java's takes 1 MiB, before it compresses; a retry has more headers."""
+    """Java's producer accepts 1 MiB before compression. A retry has more headers than its record."""
     large = os.urandom(1_048_500)
 
     def fail_at_length(_: Record) -> None:
@@ -261,7 +261,7 @@ def test_the_largest_record_of_a_producer_that_nobody_tuned_is_retried_like_any_
 
 
 def test_a_retry_too_large_for_the_front_topic_is_a_dead_letter_and_neighbours_are_retried(served: Served) -> None:
-    """With more headers a record that just fits doesn't."""
+    """A retry has more headers than its record. A record that just fits is therefore too large as a retry."""
     large = os.urandom(FRONT_MAX_MESSAGE_BYTES - 88)
     for value in (b"before", large, b"after"):
         served.release(value)

@@ -1,4 +1,4 @@
-"""What a handler raises, and what becomes of its record."""
+"""How each exception of a handler affects its record."""
 
 import asyncio
 

@@ -1,4 +1,5 @@
-"""Whatever ends a consumer, and whenever: each failed record has one retry, each rejected one a dead letter, nothing is skipped."""
+"""However and whenever a consumer ends, each failed record has one retry, each rejected record one dead letter, and no record is
+skipped."""
 
 import random
 import signal
@@ -17,11 +18,11 @@ from delayed_topics_kafka.connection import Connection
 
 pytestmark = pytest.mark.broker
 
-WAIT_SECONDS = 240  # on a busy machine each outage costs a minute
+WAIT_SECONDS = 240  # on a busy machine, each outage takes a minute
 
 
 class Child(Closing):
-    """A consumer as a process, killed at the end of its with block; `handled` grows while it runs."""
+    """A consumer in a process of its own, which is killed at the end of the with block. `handled` grows while the process runs."""
 
     def __init__(self, served: Served, *options: str) -> None:
         module = "delayed_topics_client_testing.failing_consumer"
@@ -39,7 +40,7 @@ class Child(Closing):
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """The exit code, when all that it printed has been read."""
+        """Waits until the process has ended and all of its output has been read. Returns the exit code."""
         code = self._process.wait(WAIT_SECONDS)
         self._reader.join()
         return code
@@ -50,10 +51,10 @@ class Child(Closing):
 
 
 def wait_for_work(served: Served, child: Child, *, handled: int, count: int) -> None:
-    """Until it has handled that many, or everything is done."""
+    """Waits until the child has handled more than `handled` records, or all `count` records are committed."""
     wait_until(
         lambda: len(child.handled) > handled or done(served) == count,
-        what=f"{handled} of {count} are handled, or all done",
+        what=f"more than {handled} of {count} records are handled, or all are committed",
         timeout_seconds=WAIT_SECONDS,
     )
 
@@ -86,7 +87,7 @@ def test_sigkill_between_copy_and_commit_leaves_both_or_none(served: Served, ste
     served.release(b"0")
     with Child(served, "--member", "pod-0", "--die-before", step) as child:
         assert child.wait() == -signal.SIGKILL
-    # as a read_committed consumer of the front topic, and the worker is one, sees it
+    # read with read_committed, as a worker reads the front topic
     ended = committed > 0
     assert served.committed("shipping", ended=ended).get(0, 0) == committed
     assert len(served.read(served.names.front, ended=ended)) == committed
@@ -94,7 +95,7 @@ def test_sigkill_between_copy_and_commit_leaves_both_or_none(served: Served, ste
     with Child(served, "--member", "pod-0") as restarted:
         wait_until(
             lambda: served.committed("shipping", ended=False).get(0) == 2,
-            what="both are committed",
+            what="both offsets are committed",
             timeout_seconds=WAIT_SECONDS,
         )
         restarted.send(signal.SIGTERM)
@@ -105,15 +106,16 @@ def test_sigkill_between_copy_and_commit_leaves_both_or_none(served: Served, ste
 
 @pytest.mark.parametrize("step", [pytest.param("offsets", marks=pytest.mark.slow), "more"])
 def test_ctrl_c_that_arrives_in_the_middle_of_a_transaction_doubles_no_copy(served: Served, step: str) -> None:
-    """CPython handles it right after the call that writes the copies, or that commits, and before anybody has noted that it returned."""
+    """CPython runs the signal handler right after the call that writes the copies or that commits, before the client can record that the
+    call returned."""
     count = 60
     release(served, count)
     with Child(served, "--member", "pod-0", "--die-before", step, "--by", "SIGINT") as child:
         assert child.wait() == 1
-    assert child.handled, "it ended by the signal"
+    assert child.handled, "the consumer handled records before the signal ended it"
     assert 0 < done(served) < count
     with Child(served, "--member", "pod-0") as restarted:
-        wait_until(lambda: done(served) == count, what="all are done", timeout_seconds=WAIT_SECONDS)
+        wait_until(lambda: done(served) == count, what="all records are committed", timeout_seconds=WAIT_SECONDS)
         restarted.send(signal.SIGTERM)
         assert restarted.wait() == 0
     assert_each_once(served, count)
@@ -144,7 +146,7 @@ def test_sigterm_at_any_moment_repeats_nothing(served: Served) -> None:
     while done(served) < count:
         with Child(served, "--member", "pod-0", "--session-ms", "60000") as child:
             wait_for_work(served, child, handled=20, count=count)
-            if child.handled:  # else all was done before it began, and it may not listen to signals yet
+            if child.handled:  # otherwise all was done before the child began, and it may not handle signals yet
                 child.send(signal.SIGTERM)
                 assert child.wait() == 0
         handled += child.handled
@@ -164,7 +166,7 @@ def test_a_broker_that_is_killed_and_comes_back_costs_no_copy_and_doubles_none()
                     time.sleep(3)
                     broker.start()
                 served.release(b"%d" % n, partition=n % 3, number=n // 3)
-            wait_until(lambda: done(served) == count, what=f"{count} are done", timeout_seconds=WAIT_SECONDS)
+            wait_until(lambda: done(served) == count, what=f"{count} are committed", timeout_seconds=WAIT_SECONDS)
             child.send(signal.SIGTERM)
             assert child.wait() == 0
         assert_each_once(served, count)
@@ -175,14 +177,14 @@ def test_a_consumer_that_slept_through_its_session_doubles_no_copy(served: Serve
     count = 300
     release(served, count // 3)
     with Child(served) as sleeper:
-        wait_until(lambda: done(served) > 0, what="the first is done", timeout_seconds=WAIT_SECONDS)
+        wait_until(lambda: done(served) > 0, what="the first is committed", timeout_seconds=WAIT_SECONDS)
         sleeper.send(signal.SIGSTOP)
         with Child(served) as heir:
             release(served, count, first=count // 3)
-            wait_until(lambda: done(served) == count, what=f"{count} are done", timeout_seconds=WAIT_SECONDS)
+            wait_until(lambda: done(served) == count, what=f"{count} are committed", timeout_seconds=WAIT_SECONDS)
             sleeper.send(signal.SIGCONT)
             served.release(b"%d" % count, partition=0, number=count)
-            wait_until(lambda: done(served) == count + 1, what="the last is done", timeout_seconds=WAIT_SECONDS)
+            wait_until(lambda: done(served) == count + 1, what="the last is committed", timeout_seconds=WAIT_SECONDS)
             for child in (sleeper, heir):
                 child.send(signal.SIGTERM)
                 assert child.wait() == 0

@@ -1,4 +1,5 @@
-"""A client in a process that was forked from the one that made it: its threads are not there, so that nothing would ever be sent."""
+"""A client in a forked child of the process that made it. The threads of the client do not exist in the child, so it could never send
+anything."""
 
 import multiprocessing
 from collections.abc import Callable
@@ -26,7 +27,7 @@ Client = tuple[DelayedTopic, Records]
 
 @pytest.fixture(scope="module")
 def client() -> Client:
-    """Not closed: it would wait for Kafka."""
+    """The client is not closed, because closing would wait for Kafka."""
     layout = serving("orders", initial(LayoutSpec(delay_seconds=(0, 60), partitions=2)), control=True)
     follower = RegistryFollower(NOWHERE)
     follower.state.layouts["orders"] = layout
@@ -50,12 +51,12 @@ CALLS: dict[str, Callable[[DelayedTopic, Records], object]] = {
 
 
 def forked(client: Client, call: Callable[[DelayedTopic, Records], object]) -> str:
-    """What comes of the call in a child."""
+    """Runs the call in a forked child. Returns "done", the text of the exception, or "hangs"."""
 
     def run(answer: Pipe) -> None:
         try:
             call(*client)
-        except Exception as e:  # noqa: BLE001  whatever it is
+        except Exception as e:  # noqa: BLE001  every exception is reported to the parent
             answer.send(f"{type(e).__name__}: {e}")
         else:
             answer.send("done")

@@ -1,4 +1,4 @@
-"""Loops over the records of a group: what is done with each, and what becomes of the one at hand when a loop is left."""
+"""Loops over the records of a group: how each record is settled, also the current one when a loop is left."""
 
 from contextlib import suppress
 
@@ -13,13 +13,13 @@ pytestmark = pytest.mark.broker
 
 
 class TemporaryError(Exception):
-    """Of something that the user's code needs."""
+    """An error of something that the user's code needs."""
 
 
 def read_until(
     records: Records, last: bytes, *, leave_at: bytes | None = None, by: str = "break"
 ) -> list[bytes | None]:
-    """What one loop hands out until it is left, or has had the last record."""
+    """Returns the values that one loop hands out until it is left or has handed out the last record."""
     seen: list[bytes | None] = []
     with suppress(TemporaryError):
         for record in records:
@@ -34,7 +34,7 @@ def read_until(
 
 
 def consumed(served: Served, last: bytes) -> list[bytes | None]:
-    """What the group gets from where it is, up to that record."""
+    """Returns the values that the group receives from its position up to the value `last`."""
     with DelayedTopic.connect(served.bootstrap, served.names.front) as orders, orders.records("shipping") as records:
         return read_until(records, last)
 
@@ -113,7 +113,7 @@ def test_a_record_whose_partition_was_revoked_after_the_loop_was_left_comes_once
         served.release(value)
     with DelayedTopic.connect(served.bootstrap, served.names.front) as orders, orders.records("shipping") as records:
         assert read_until(records, b"three", leave_at=b"two") == [b"one", b"two"]
-        records._stranded.set()  # it leaves the group then, and joins again
+        records._stranded.set()  # makes the consumer leave the group and join again
         assert read_until(records, b"three") == [b"two", b"three"]
     assert served.committed("shipping") == {0: 3}
 
@@ -122,7 +122,7 @@ def test_a_signal_that_raises_while_a_record_arrives_does_not_have_the_next_loop
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Interrupted(confluent_kafka.Consumer):
-        """The client library drops the message if a signal's handler raises when it is there."""
+        """The client library drops the message if a signal handler raises when the message has arrived."""
 
         def poll(self, timeout: float = -1) -> Message | None:
             message = super().poll(timeout)

@@ -1,4 +1,4 @@
-"""Dead letters go back to the front topic, each once, whatever happens to the command."""
+"""`redrive` sends each dead letter to the front topic once, even if the command is interrupted."""
 
 import json
 import os
@@ -99,7 +99,7 @@ def bury(
     partition: int = 0,
     further: tuple[Header, ...] = (),
 ) -> None:
-    """A dead letter of the front record 0:7, as workers and consumers write it."""
+    """Writes a dead letter as workers and consumers do. Its root is offset 7 of front partition 2."""
     headers: list[Header] = [
         ("trace", b"1"),
         ("dt-attempt", b"5"),
@@ -115,7 +115,7 @@ def bury(
 
 
 def bury_old(served: Served, value: bytes, *, partition: int = 0) -> None:
-    """A dead letter that is older than Kafka keeps committed offsets of a group without members."""
+    """Writes a dead letter that is older than the time for which Kafka keeps the committed offsets of a group without members."""
     dead_letter = served.names.dead_letter
     settings = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
     KafkaAdmin(served.connection).alter_topic_configs({dead_letter: settings})
@@ -180,7 +180,7 @@ def test_a_command_that_is_ended_in_the_middle_is_continued_without_a_loss_or_a_
     command = [sys.executable, "-c", DIES, by, "--bootstrap", served.bootstrap, "redrive", served.names.front]
     ended = subprocess.run(command, capture_output=True, check=False)
     assert ended.returncode == code, ended.stderr
-    if by == "SIGINT":  # nothing waits for the end of its transaction
+    if by == "SIGINT":  # the command has aborted its transaction, so no reader waits for its end
         assert not open_transactions(served)
     assert len(sent_again(served)) == 1_000
 
@@ -193,7 +193,7 @@ def test_what_kafka_no_longer_knows_to_be_sent_is_not_sent_again_unless_it_is_as
     for n in range(3):
         bury_old(served, b"%d" % n, partition=n % 2)
     assert "3 dead letters" in run(served, "--from-beginning").output
-    KafkaAdmin(served.connection).delete_groups([served.names.redrive_group])  # as Kafka does after a week
+    KafkaAdmin(served.connection).delete_groups([served.names.redrive_group])  # Kafka does the same after a week
 
     for arguments in ((), ("--dry-run",)):
         refused = run(served, *arguments)
@@ -328,12 +328,11 @@ def test_of_a_dead_letter_topic_that_was_made_again_everything_is_sent(served: S
         bury(served, b"%d" % n)
     run(served)
     group = served.names.redrive_group
-    noted = committed_offsets(served.connection, group, [(served.names.dead_letter, 0)])
+    former = committed_offsets(served.connection, group, [(served.names.dead_letter, 0)])
     admin.delete_topics([served.names.dead_letter])
     served.make(served.names.dead_letter, 2)
-    admin.commit(
-        group, noted
-    )  # Kafka forgets offsets of a topic that is gone, but not of one that it has again by a mirror
+    # Kafka removes the offsets of a deleted topic, but a mirror may bring back a topic together with its former offsets
+    admin.commit(group, former)
     for n in range(5):
         bury(served, b"new %d" % n)
 

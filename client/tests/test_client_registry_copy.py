@@ -1,4 +1,4 @@
-"""The registry, out of Kafka into a file and back: there, and where the topics were mirrored to."""
+"""Export of the registry into a file, and its import into the same Kafka or into the Kafka to which the topics were mirrored."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def brokers() -> Iterator[tuple[Broker, Broker]]:
 
 @pytest.fixture
 def kafkas(brokers: tuple[Broker, Broker]) -> Iterator[tuple[Broker, Broker]]:
-    """Nothing of the test before is in them."""
+    """Two brokers without topics of the previous test."""
     yield brokers
     for broker in brokers:
         everything = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=60).topics
@@ -77,7 +77,7 @@ def topics_made(broker: Broker) -> None:
 
 
 def served(broker: Broker) -> list[RegistryRecord]:
-    """Records as an operator writes them; of two claims the first decides."""
+    """Writes records as an operator does. Of the two claims, the first one counts."""
     topics_made(broker)
     ensure_system_topics(admin(broker), replication_factor=1)
     starts: dict[str, tuple[int, ...]] = {"orders": (7, 8), "orders.delays": (0, 0)}
@@ -116,7 +116,7 @@ def test_a_registry_that_was_lost_comes_back_as_it_was_and_the_import_may_be_rep
     assert (done.exit_code, done.stderr) == (0, "5 records imported\n"), done.output
     claims, layouts, *others = without_offsets(before)
     retired = {topic: replace(layout, state="retired") for topic, layout in layouts.items()}
-    assert without_offsets(read(kafka)) == (claims, retired, *others), "an operator says what is served"
+    assert without_offsets(read(kafka)) == (claims, retired, *others), "only an operator sets a layout to serving"
     again = run(kafka, "import", str(file))
     assert (again.exit_code, again.stderr) == (0, "0 records imported\n"), again.output
 
@@ -152,8 +152,8 @@ def test_where_the_topics_were_mirrored_to_they_are_the_ones_and_nothing_begins_
     assert record.start_offsets == {"orders": (0, 0), "orders.delays": (0, 0)}
     assert record.begun == {"orders": 2, "orders.delays": 2}, "a partition without a committed offset is an alarm"
     assert record.mirrored_from == {name: ids(kafka)[name] for name in ("orders", "orders.delays")}
-    assert record.handover == Handover(group="g", positions={}), "it had offsets of the former topics"
-    assert state.audited == {}, "what was accounted for is not here"
+    assert record.handover == Handover(group="g", positions={}), "the positions were offsets of the former topics"
+    assert state.audited == {}, "the audited offsets were those of the former topics"
     holder = state.holder("orders")
     assert holder is not None
     assert holder.owner == SHOP
@@ -164,10 +164,10 @@ def test_a_topic_that_is_missing_stays_noted_so_that_the_operator_says_so(kafka:
     served(kafka)
     file = tmp_path / "registry.json"
     file.write_text(run(kafka, "export").stdout)
-    noted = ids(kafka)
+    ids_before = ids(kafka)
     admin(kafka).delete_topics([REGISTRY_TOPIC, "orders.delays"])
     assert run(kafka, "import", str(file)).exit_code == 0
-    assert read(kafka).topics["orders"].ids == noted
+    assert read(kafka).topics["orders"].ids == ids_before
 
 
 def test_a_file_that_is_no_export_is_refused_with_its_line_and_makes_nothing(kafka: Broker, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_file_that_is_no_export_is_refused_with_its_line_and_makes_nothing(kaf
 
 
 def operations(words: str) -> list[AclOperation]:
-    """As pages spell them: DescribeConfigs."""
+    """Parses operations as the pages spell them, such as DescribeConfigs."""
     return [
         AclOperation[re.sub("(?<=[a-z])(?=[A-Z])", "_", word).upper()] for word in re.findall("[A-Z][A-Za-z]+", words)
     ]
@@ -205,7 +205,7 @@ def test_the_rights_of_the_page_are_all_that_an_export_and_an_import_need(tmp_pa
         def only(name: str, allowed: list[AclOperation]) -> None:
             rule(connection, ResourceType.TOPIC, name, allowed, AclPermissionType.ALLOW)
 
-        # what the broker itself needs, and the rules of this test
+        # the rights that the broker itself needs, and those that this test needs for changing rules
         of_cluster = [AclOperation.CLUSTER_ACTION, AclOperation.ALTER, AclOperation.DESCRIBE]
         rule(connection, ResourceType.BROKER, "kafka-cluster", of_cluster, AclPermissionType.ALLOW)
         only(REGISTRY_TOPIC, to_export)

@@ -1,4 +1,4 @@
-"""Rescheduling records where the test plays the worker: what it answers is written by hand."""
+"""Rescheduling records. The test plays the worker and writes its answers."""
 
 import time
 from dataclasses import replace

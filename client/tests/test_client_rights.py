@@ -1,4 +1,4 @@
-"""A consumer whose user lacks a right says which one, and what it could not settle is handed out again."""
+"""A consumer whose user lacks a right names this right. Records that it could not settle are handed out again."""
 
 import re
 import threading
@@ -33,14 +33,14 @@ from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only, lift
 ACLS = Path(__file__).resolve().parents[2] / "docs" / "kafka-acls.md"
 TARGET = "invoices"
 PATIENCE_SECONDS = 15
-"""For how long a consumer may stand still before it is stopped."""
+"""How long a consumer may make no progress before the test stops it."""
 
 Handler = Callable[[Record], object]
 
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Served]:
-    """With two records that each group gets."""
+    """A delayed topic on a broker with ACLs. Each group receives two records from each ready topic."""
     with Broker(settings={**AUTHORIZER, **PATIENT}) as broker:
         served = serve(Connection(bootstrap_servers=broker.bootstrap), "orders")
         served.make(TARGET, 1)
@@ -52,7 +52,7 @@ def guarded() -> Iterator[Served]:
 
 
 def values(served: Served, topic: str) -> Counter[bytes | None]:
-    """How often each was written. Which of several partitions is read first differs."""
+    """Returns how often each value was written. The order differs, because the partitions are read in any order."""
     return Counter(copy.value for copy in served.read(topic))
 
 
@@ -67,7 +67,8 @@ def patience(stop: Callable[[], None], seconds: float = PATIENCE_SECONDS) -> Ite
 
 
 def handle(served: Served, handler: Handler, *, group: str, stop: bool = True, ready_topic: str | None = None) -> None:
-    """The first record by the handler. `stop`: after the last one, which is done."""
+    """Runs a consumer that passes its first record to the handler. `stop`: the consumer stops after the last record; otherwise an error
+    or a timer ends it."""
 
     def handled(record: Record) -> None:
         if record.value == b"bad":
@@ -112,7 +113,7 @@ def test_whoever_asks_for_records_or_closes_is_told_what_kafka_does_not_allow(mo
 
 
 def test_a_property_that_the_producer_of_copies_can_not_have_ends_the_consumer() -> None:
-    """Kafka's default, but a transaction's timeout has to be longer."""
+    """The property has its default value, but it has to be shorter than the timeout of a transaction."""
     nowhere = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": "0", "socket.timeout.ms": "60000"})
     records = Records(nowhere, TopicNames.of("orders"), "shipping")
     records.retry(received(b"bad"), RuntimeError("not now"))
@@ -149,10 +150,10 @@ def test_a_right_that_is_missing_ends_the_consumer_and_nothing_is_lost(
 
 @contextmanager
 def only(connection: Connection, transactional_id: str) -> Iterator[None]:
-    """Those that begin so may be used, and no others."""
+    """Allows only transactional ids with this prefix."""
     kind, client = ResourceType.TRANSACTIONAL_ID, AdminClient(connection.client_config())
-    of_others = ("*", ResourcePatternType.LITERAL, "User:nobody", "*", AclOperation.ALL, AclPermissionType.ALLOW)
-    rules = [AclBinding(kind, *of_others)]
+    all_ids = ("*", ResourcePatternType.LITERAL, "User:nobody", "*", AclOperation.ALL, AclPermissionType.ALLOW)
+    rules = [AclBinding(kind, *all_ids)]
     for operation in (AclOperation.WRITE, AclOperation.DESCRIBE):
         everybody = ("User:*", "*", operation, AclPermissionType.ALLOW)
         rules.append(AclBinding(kind, transactional_id, ResourcePatternType.PREFIXED, *everybody))
@@ -186,7 +187,7 @@ def test_the_transactional_ids_of_the_page_on_acls_are_all_that_a_consumer_needs
 @pytest.mark.broker
 @pytest.mark.slow
 def test_a_status_that_has_to_read_records_names_the_topic_that_may_not_be_read(guarded: Served) -> None:
-    """As it has where few offsets are left, which may all be marks of transactions."""
+    """Where few offsets are left, the command has to read them, because all of them may be transaction markers."""
     delays = guarded.names.delays
 
     def status() -> Result:
@@ -220,7 +221,7 @@ def test_a_redrive_that_lacks_a_right_of_the_page_on_acls_names_it_and_sends_not
     def redrive() -> Result:
         return CliRunner().invoke(main, ["--bootstrap", guarded.bootstrap, "redrive", guarded.names.front])
 
-    assert redrive().exit_code == 0  # what other tests have left
+    assert redrive().exit_code == 0  # sends the dead letters that other tests have left
     guarded.produce(guarded.names.dead_letter, b"dead", headers=[("dt-reason", b"Rejected")])
     before = values(guarded, guarded.names.front)
     deny_only(guarded.connection, kind, name, operation)

@@ -34,7 +34,7 @@ def test_records_arrive_with_what_was_said(served: Served) -> None:
         further: dict[str, Any] = {"delay_level": 2, "id": "order-7", "created_at_ms": 1_700_000_000_000}
         orders.send(None, key=b"k", headers=[("trace", b"1"), ("trace", None)], **further)
     plain, said = sorted(served.read(served.names.front), key=lambda c: c.value is None)
-    # as from a client that knows nothing of delays
+    # the same record as from a client that does not know this project
     assert (plain.value, plain.key, plain.headers) == (b"plain", None, [])
     assert (said.value, said.key, said.headers[:2]) == (None, b"k", [("trace", b"1"), ("trace", None)])
     own = {"dt-delay-level": b"2", "dt-id": b"order-7", "dt-created-at": b"1700000000000"}
@@ -42,7 +42,7 @@ def test_records_arrive_with_what_was_said(served: Served) -> None:
 
 
 def test_a_partitions_first_record_that_kafka_refuses_for_a_moment_is_sent_again() -> None:
-    """As while its leader is elected. The next record is on its way behind it, and Kafka takes that one."""
+    """Kafka refuses records in this way while it elects a leader. The next record is in flight, and Kafka accepts it."""
     keys = {partition_for_key(b"%d" % n, FRONT_PARTITIONS): b"%d" % n for n in range(100)}
     with slow_broker() as wire:
         served = serve(Connection(bootstrap_servers=wire.bootstrap), "orders")
@@ -94,12 +94,12 @@ def test_what_is_sent_after_the_client_is_closed_is_refused(served: Served) -> N
         SendFailed, match=f"a record for {served.names.front} was not sent, because the client is closed"
     ):
         orders.send(b"after")
-    orders.close()  # once more, which does no harm
+    orders.close()  # closing again does no harm
     assert [c.value for c in served.read(served.names.front)] == [b"before"]
 
 
 def test_each_thread_is_told_of_what_it_sent_itself_and_the_rest_at_the_end(served: Served) -> None:
-    """As in a web server, where each request sends and flushes."""
+    """In a web server, for example, each request sends and flushes in its own thread."""
     orders = DelayedTopic.connect(served.bootstrap, served.names.front)
     too_large = os.urandom(FRONT_MAX_MESSAGE_BYTES)
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other, ThreadPoolExecutor(1) as careless:
@@ -121,7 +121,7 @@ def test_whoever_flushes_when_a_pool_has_ended_is_told_once_what_its_threads_fai
     with ThreadPoolExecutor(2) as pool:
         for sent in [pool.submit(orders.send, too_large) for _ in range(3)]:
             sent.result()
-        orders.flush()  # its threads may yet flush themselves
+        orders.flush()  # reports nothing, because the threads of the pool may still flush themselves
     orders.send(too_large)
     with pytest.raises(SendFailed, match="4 records did not arrive") as caught:
         orders.flush()
@@ -147,7 +147,7 @@ def test_a_flush_waits_for_what_other_threads_have_sent_before() -> None:
 
 
 def test_a_flush_waits_for_a_record_that_later_ones_of_another_partition_overtake() -> None:
-    """As while one partition has no leader."""
+    """This happens while one partition has no leader."""
     keys = {partition_for_key(b"%d" % n, FRONT_PARTITIONS): b"%d" % n for n in range(100)}
     arrived: list[bytes | None] = []
     overtaken, enough = threading.Event(), threading.Event()
@@ -156,7 +156,7 @@ def test_a_flush_waits_for_a_record_that_later_ones_of_another_partition_overtak
         refuse = b"overtaken" in request and not overtaken.is_set()
         return request.replace(b"orders", b"??????") if refuse else request
 
-    def note(_: KafkaError | None, message: Message) -> None:
+    def on_delivery(_: KafkaError | None, message: Message) -> None:
         arrived.append(message.value())
         if len(arrived) == 50:
             overtaken.set()
@@ -167,12 +167,12 @@ def test_a_flush_waits_for_a_record_that_later_ones_of_another_partition_overtak
 
             def send_on() -> None:
                 while not enough.wait(0.02):
-                    orders.send(b"x", key=keys[0], on_delivery=note)
+                    orders.send(b"x", key=keys[0], on_delivery=on_delivery)
 
             orders.send(b"x")
             orders.flush()
             wire.change_requests(Api.PRODUCE, refused_at_first)
-            orders.send(b"overtaken", key=keys[1], on_delivery=note)
+            orders.send(b"overtaken", key=keys[1], on_delivery=on_delivery)
             sending = other.submit(send_on)
             try:
                 orders.flush(60)
@@ -184,7 +184,7 @@ def test_a_flush_waits_for_a_record_that_later_ones_of_another_partition_overtak
 
 
 def test_a_flush_does_not_wait_for_what_another_thread_goes_on_sending() -> None:
-    """Something is always on its way to a broker that answers slowly."""
+    """With a broker that answers slowly, some records are always in flight."""
     enough = threading.Event()
     with slow_broker() as wire:
         served = serve(Connection(bootstrap_servers=wire.bootstrap), "orders")
@@ -198,7 +198,7 @@ def test_a_flush_does_not_wait_for_what_another_thread_goes_on_sending() -> None
             sending = other.submit(send_on)
             try:
                 with pytest.raises(SendFailed, match="MSG_SIZE_TOO_LARGE"):
-                    orders.send(bytes(LARGEST_RECORD_BYTES))  # too large with its overhead, and so not waited for
+                    orders.send(bytes(LARGEST_RECORD_BYTES))  # too large with its overhead, so flush ignores it
                 orders.send(b"y")
                 orders.flush(10)
             finally:
@@ -210,10 +210,10 @@ def test_a_flush_does_not_wait_for_what_another_thread_goes_on_sending() -> None
 def test_whoever_has_to_know_which_record_failed_is_called_with_each(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: dict[bytes, str | None] = {}
+    errors: dict[bytes, str | None] = {}
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
-        told[message.key() or b""] = error.name() if error is not None else None
+        errors[message.key() or b""] = error.name() if error is not None else None
 
     def send_again(_: KafkaError | None, message: Message) -> None:
         orders.send(message.value(), key=b"again")
@@ -223,8 +223,8 @@ def test_whoever_has_to_know_which_record_failed_is_called_with_each(
         orders.send(b"small", key=b"small", on_delivery=on_delivery)
         with pytest.raises(SendFailed, match="1 record did not arrive"):
             orders.flush()
-        assert told == {b"large": "MSG_SIZE_TOO_LARGE", b"small": None}
-        for _ in range(5):  # the client library crashes if it is used in a callback, and another follows
+        assert errors == {b"large": "MSG_SIZE_TOO_LARGE", b"small": None}
+        for _ in range(5):  # the client library would crash if a callback used it and another callback followed
             orders.send(b"x", on_delivery=send_again)
         orders.flush()
     assert caplog.text.count("on_delivery can't send or flush") == 5

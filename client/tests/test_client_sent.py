@@ -1,4 +1,4 @@
-"""Up to where dead letters of each reason were sent, as it travels in commits."""
+"""The positions up to which `redrive` has sent the dead letters of each reason, as metadata of commits."""
 
 from delayed_topics.redrive import NO_REASON
 from delayed_topics.sent import Sent
@@ -6,8 +6,8 @@ from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import DeadLetterReason
 
 TOPIC_ID = "u9bGsJPYQqqmMyT6hHbJxg"
-KAFKAS_MOST_BYTES = 4096
-"""`offset.metadata.max.bytes`, by default."""
+MAX_METADATA_BYTES = 4096
+"""The default of `offset.metadata.max.bytes`."""
 
 
 def test_the_positions_of_all_reasons_fit_into_a_commit_and_come_back() -> None:
@@ -16,7 +16,7 @@ def test_the_positions_of_all_reasons_fit_into_a_commit_and_come_back() -> None:
 
     metadata = sent.metadata(TOPIC_ID)
 
-    assert len(metadata) < KAFKAS_MOST_BYTES
+    assert len(metadata) < MAX_METADATA_BYTES
     assert Sent.decode(OffsetAndMetadata(sent.others, metadata), TOPIC_ID) == sent
     assert Sent.decode(OffsetAndMetadata(sent.others, metadata), "another") is None
 

@@ -1,4 +1,4 @@
-"""Producers that end for good while a consumer or an application uses them."""
+"""Producers that fail permanently while a consumer or an application uses them."""
 
 import gc
 import logging
@@ -21,22 +21,22 @@ from delayed_topics_kafka_testing.rights import AUTHORIZER, deny_only
 pytestmark = pytest.mark.broker
 
 SILENT_SECONDS = 25
-"""Until after a producer has been waited for, could not abort its transaction and was given up."""
+"""Long enough for a consumer to wait for its producer, to fail to abort the transaction, and to give the producer up."""
 
 
 @pytest.fixture(autouse=True)
 def _no_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
-    """pytest keeps what is logged, and with a traceback its frames, which keep the consumer."""
+    """pytest keeps log records. The frames of a traceback in them would keep the consumer alive."""
     caplog.set_level(logging.CRITICAL, logger="delayed_topics.handlers")
 
 
 def threads() -> int:
-    gc.collect()  # a client and what it calls refer to each other
+    gc.collect()  # a client and its callbacks refer to each other
     return len(list(Path("/proc/self/task").iterdir()))
 
 
 def consume_and_fail(served: Served, count: int, meanwhile: Callable[[Record], object]) -> None:
-    """Every record fails, and each has one retry in the end."""
+    """Consumes records whose handler always fails, and asserts that each has exactly one retry or dead letter."""
 
     def fail(record: Record) -> None:
         meanwhile(record)
@@ -56,7 +56,7 @@ def consume_and_fail(served: Served, count: int, meanwhile: Callable[[Record], o
 
 
 def test_a_consumer_whose_producer_was_shut_out_makes_each_copy_once_and_leaves_nothing_behind(served: Served) -> None:
-    """By one that begins with the same name. Its copies are refused then with a fatal error, several at a time."""
+    """Another producer with the same transactional id shuts it out. Kafka then refuses its copies with a fatal error, several at a time."""
     before = threads()
 
     def shut_out(record: Record) -> None:
@@ -78,7 +78,7 @@ def test_a_producer_that_is_given_up_with_copies_on_their_way_leaves_nothing_beh
             if record.value == b"1":
                 broker.pause()
                 back.start()
-                time.sleep(2 * SETTLE_SECONDS)  # what is done is settled after this record
+                time.sleep(2 * SETTLE_SECONDS)  # the consumer settles the finished records after this one
 
         consume_and_fail(served, 20, stand_still)
         back.join()
@@ -87,7 +87,7 @@ def test_a_producer_that_is_given_up_with_copies_on_their_way_leaves_nothing_beh
 
 @pytest.mark.slow
 def test_what_is_sent_without_the_right_to_write_anything_is_said_to_have_failed() -> None:
-    """Kafka refuses the producer itself then, and not only its records."""
+    """Without these rights, Kafka refuses the producer itself, and not only its records."""
     with Broker(settings={**AUTHORIZER, **PATIENT}) as broker:
         served = serve(Connection(bootstrap_servers=broker.bootstrap), "orders")
         deny_only(served.connection, ResourceType.BROKER, "kafka-cluster", AclOperation.IDEMPOTENT_WRITE)

@@ -1,4 +1,4 @@
-"""Code that works on a record for longer than Kafka lets a consumer go without a poll (`max.poll.interval.ms`)."""
+"""Code that works on a record for longer than the time between polls that Kafka allows (`max.poll.interval.ms`)."""
 
 import threading
 import time
@@ -18,26 +18,26 @@ from delayed_topics_kafka.model import GroupInfo
 pytestmark = pytest.mark.broker
 
 SESSION = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
-REST_MS = 6000
-"""For how long a consumer may go without a poll, where a test doesn't say otherwise."""
+MAX_POLL_INTERVAL_MS = 6000
+"""How long a consumer may go without a poll, unless a test sets another value."""
 
 
-def connect(served: Served, rest_ms: int = REST_MS) -> DelayedTopic:
-    properties = {"bootstrap.servers": served.bootstrap, **SESSION, "max.poll.interval.ms": rest_ms}
+def connect(served: Served, max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS) -> DelayedTopic:
+    properties = {"bootstrap.servers": served.bootstrap, **SESSION, "max.poll.interval.ms": max_poll_interval_ms}
     return DelayedTopic.connect(properties, served.names.front)
 
 
 def members(admin: KafkaAdmin, group: str) -> int | None:
-    """None while the group's partitions are handed out."""
+    """Returns the number of members; None during a rebalance."""
     info = admin.describe_groups([group])[group]
     assert isinstance(info, GroupInfo), info
     return len(info.members) if info.state in ("Stable", "Empty", "Dead") else None
 
 
 def take_too_long(served: Served) -> None:
-    """Until Kafka's client has given up a plain consumer that doesn't poll either, and may go without for longer than ours."""
+    """Blocks until a plain consumer that does not poll has left its group. It may go without a poll for longer than ours."""
     admin, name = KafkaAdmin(served.connection), f"plain-{uuid.uuid4().hex}"
-    patient = {"group.id": name, **SESSION, "max.poll.interval.ms": REST_MS * 3 // 2}
+    patient = {"group.id": name, **SESSION, "max.poll.interval.ms": MAX_POLL_INTERVAL_MS * 3 // 2}
     plain = confluent_kafka.Consumer({**served.connection.client_config(), **patient})
     plain.subscribe([served.names.ready])
 
@@ -45,8 +45,8 @@ def take_too_long(served: Served) -> None:
         plain.poll(0.1)
         return bool(plain.assignment())
 
-    wait_until(joined, what="a plain consumer is a member")
-    wait_until(lambda: members(admin, name) == 0, what="it is thrown out")
+    wait_until(joined, what="the plain consumer is a member")
+    wait_until(lambda: members(admin, name) == 0, what="the plain consumer has left its group")
     plain.close()
 
 
@@ -55,7 +55,7 @@ Seen = Counter[bytes | None]
 
 
 def by_handler(served: Served, group: str, work: Work, count: int) -> Seen:
-    """What a consumer has handled that was stopped with the record of that number in its hands."""
+    """Returns the values that a consumer handled. It is stopped while it handles its record number `count`."""
     seen = Seen()
 
     def handle(record: Record) -> None:
@@ -85,7 +85,7 @@ def by_iteration(served: Served, group: str, work: Work, count: int) -> Seen:
 
 
 def test_a_record_that_takes_too_long_keeps_its_place_and_is_settled_once(served: Served) -> None:
-    """Three groups at once, each with a consumer of its own."""
+    """Three groups run at the same time, each with one consumer."""
     for value, partition in ((b"slow", 0), (b"next", 0), (b"other", 1), (b"third", 2)):
         served.release(value, partition=partition)
 
@@ -129,7 +129,7 @@ def test_what_was_done_before_is_settled_while_a_record_takes_long_and_that_one_
     with connect(served) as orders, orders.records("shipping") as records:
         for record in records:
             if record.value == b"slow":
-                wait_until(lambda: len(served.read(served.names.front)) == 2, what="those before are retried")
+                wait_until(lambda: len(served.read(served.names.front)) == 2, what="the records before have retries")
                 break
             records.retry(record, RuntimeError("not now"))
     assert members(KafkaAdmin(served.connection), "shipping") == 0
@@ -144,7 +144,7 @@ def test_a_record_that_another_member_has_handled_since_its_loop_was_left_is_not
     with connect(served) as orders, orders.records("shipping") as records:
         for _ in records:
             break
-        wait_until(lambda: members(KafkaAdmin(served.connection), "shipping") == 0, what="it is thrown out")
+        wait_until(lambda: members(KafkaAdmin(served.connection), "shipping") == 0, what="the consumer has left")
         assert by_iteration(served, "shipping", lambda _: None, 1) == {b"left": 1}
         served.release(b"later")
         seen = Seen()
@@ -163,7 +163,7 @@ def test_a_consumer_that_another_thread_closes_leaves_at_once_and_its_record_com
         for record in records:
             closing = threading.Thread(target=records.close)
             closing.start()
-            wait_until(lambda: members(admin, "shipping") == 0, what="it has left")
+            wait_until(lambda: members(admin, "shipping") == 0, what="the consumer has left")
             records.retry(record, RuntimeError("not now"))
             seen.append(record.value)
             closing.join()
@@ -177,7 +177,7 @@ def test_an_earlier_loop_that_ends_late_does_not_end_the_membership_of_the_next(
     served.release(b"slow")
     seen = Seen()
     with connect(served) as orders, orders.records("shipping") as records:
-        earlier = iter(records)  # as a variable, which keeps it, or the traceback of an exception
+        earlier = iter(records)  # a variable keeps the iterator alive, as the traceback of an exception would
         seen[next(earlier).value] += 1
         for record in records:
             seen[record.value] += 1
@@ -190,8 +190,8 @@ def test_an_earlier_loop_that_ends_late_does_not_end_the_membership_of_the_next(
 
 @pytest.mark.slow
 def test_what_becomes_of_a_record_is_for_the_member_to_say_that_has_its_partition_now(served: Served) -> None:
-    """The first consumer holds a record until another has joined. Kafka hands out the partitions anew then, and the record
-    comes again, to whoever has its partition."""
+    """The first consumer holds a record until another one has joined. Kafka then assigns the partitions again, and the owner of the
+    partition receives the record again."""
     for value, partition in ((b"slow", 0), (b"next", 0), (b"other", 1), (b"third", 2)):
         served.release(value, partition=partition)
     admin, seen, stable_with = KafkaAdmin(served.connection), Seen(), list[int]()
@@ -207,13 +207,13 @@ def test_what_becomes_of_a_record_is_for_the_member_to_say_that_has_its_partitio
         if record.value == b"slow":
             if seen[b"slow"] == 1:
                 join()
-                wait_until(lambda: members(admin, "shipping") == 2, what="a second one has joined", timeout_seconds=60)
+                wait_until(lambda: members(admin, "shipping") == 2, what="a second member joined", timeout_seconds=60)
                 stable_with.append(2)
             raise RuntimeError("not now")
 
     with connect(served) as orders:
         join()
-        wait_until(lambda: sum(served.committed("shipping", ended=False).values()) == 4, what="all is done")
+        wait_until(lambda: sum(served.committed("shipping", ended=False).values()) == 4, what="all is committed")
         for consumer in consumers:
             consumer.stop()
         for thread in threads:
@@ -235,19 +235,19 @@ def test_a_member_that_joins_waits_a_while_for_a_record_that_is_worked_on(served
         if record.value in (b"first", b"second"):
             raise RuntimeError("not now")
         if record.value == b"slow" and seen[b"slow"] == 1:
-            wait_until(lambda: len(served.read(served.names.front)) == 2, what="polling goes on beside this handler")
+            wait_until(lambda: len(served.read(served.names.front)) == 2, what="the consumer polls beside the handler")
             joining.append(orders.consumer("shipping", handle))
-            wait_until(lambda: members(admin, "shipping") is None, what="another member joins")
-            time.sleep(2)  # two heartbeats: the first member has heard of it, and is asked to give its partitions back
+            wait_until(lambda: members(admin, "shipping") is None, what="a rebalance has begun")
+            time.sleep(2)  # two heartbeats, in which the first member learns that it has to revoke its partitions
 
-    with connect(served, rest_ms=20_000) as orders:
+    with connect(served, max_poll_interval_ms=20_000) as orders:
         consumer = orders.consumer("shipping", handle)
         threads = [threading.Thread(target=consumer.run)]
         threads[0].start()
         wait_until(lambda: bool(joining), what="the handler is at work")
         threads.append(threading.Thread(target=joining[0].run))
         threads[1].start()
-        wait_until(lambda: sum(served.committed("shipping", ended=False).values()) == 4, what="all is done")
+        wait_until(lambda: sum(served.committed("shipping", ended=False).values()) == 4, what="all is committed")
         for one in (consumer, *joining):
             one.stop()
         for thread in threads:

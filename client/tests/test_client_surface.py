@@ -112,7 +112,7 @@ def test_what_can_not_be_declared_is_refused() -> None:
 
 
 async def ship_later(record: Record) -> None:
-    raise AssertionError(f"nobody awaits it: {record}")
+    raise AssertionError(f"this coroutine is never awaited: {record}")
 
 
 def ship_in_parts(record: Record) -> Iterator[Record]:
@@ -125,10 +125,10 @@ async def ship_later_in_parts(record: Record) -> AsyncIterator[Record]:
 
 class Shipping:
     async def __call__(self, record: Record) -> None:
-        raise AssertionError(f"nobody awaits it: {record}")
+        raise AssertionError(f"this coroutine is never awaited: {record}")
 
     async def ship(self, record: Record) -> None:
-        raise AssertionError(f"nobody awaits it: {record}")
+        raise AssertionError(f"this coroutine is never awaited: {record}")
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_what_on_delivery_raises_does_not_come_out_of_the_call_that_serves_it(ca
     def cancelled(*_: object) -> None:
         raise asyncio.CancelledError
 
-    with Reports().sending(cancelled) as told:
+    with Reports().sending(cancelled) as on_delivery:
         pass
-    told(None, Message())
+    on_delivery(None, Message())
     assert "on_delivery raised" in caplog.text
 
 
@@ -169,16 +169,16 @@ def test_what_handlers_raise_is_warned_of_with_its_traceback_and_not_for_each_re
     caplog.set_level("INFO")
     failures = FailureLog(lambda: now)
 
-    def told(error: Exception) -> tuple[str, str]:
+    def logged(error: Exception) -> tuple[str, str]:
         caplog.clear()
         try:
             raise error
-        except Exception as e:  # noqa: BLE001  as from a handler
+        except Exception as e:  # noqa: BLE001  a handler can raise any exception
             failures.tell(received(b"secret"), "is retried", e)
         (record,) = caplog.records
         return record.levelname, caplog.text
 
-    level, text = told(TimeoutError("the shop is closed"))
+    level, text = logged(TimeoutError("the shop is closed"))
     assert level == "WARNING"
     assert (
         "orders.ready [0] offset 7, attempt 0, is retried, because the handler raised TimeoutError: the shop is closed"
@@ -187,9 +187,9 @@ def test_what_handlers_raise_is_warned_of_with_its_traceback_and_not_for_each_re
     assert "Traceback" in text
     assert "raise error" in text
     for _ in range(2):
-        level, text = told(TimeoutError("the shop is closed"))
+        level, text = logged(TimeoutError("the shop is closed"))
         assert (level, "Traceback" in text) == ("INFO", False)
-    assert told(KeyError("another"))[0] == "WARNING"
+    assert logged(KeyError("another"))[0] == "WARNING"
     now += WARN_SECONDS
-    level, text = told(TimeoutError("the shop is closed"))
+    level, text = logged(TimeoutError("the shop is closed"))
     assert (level, "closed. 2 more with TimeoutError since the last warning" in text) == ("WARNING", True)

@@ -1,4 +1,4 @@
-"""`delayed-topics why` on records that are made by hand; what real workers write is in the worker's tests."""
+"""`delayed-topics why` on records that the test writes. Records of real workers are in the tests of the worker."""
 
 import json
 import re
@@ -104,7 +104,7 @@ def test_wrong_input_gets_a_sentence(arguments: list[str], says: str) -> None:
 @pytest.mark.slow
 @pytest.mark.broker
 def test_a_way_that_has_not_ended_says_until_when(served: Served) -> None:
-    """Kinds: 0-1 → 0 s, 2 → 600 s, 3 → 3600 s."""
+    """The layout is 0-1 → 0 s, 2 → 600 s, 3 → 3600 s."""
     front, delays = served.names.front, served.names.delays
     for n in range(4):
         served.produce(front, b"secret", headers=[("dt-id", b"order-%d" % n), ("dt-delay-level", b"2")])
@@ -120,7 +120,7 @@ def test_a_way_that_has_not_ended_says_until_when(served: Served) -> None:
     assert "Either retention removed its copies, or it is lost" in searched.stdout
     assert searched.stderr.startswith(
         "Committed records only."
-    )  # the topics of copies are empty, nothing was to be read
+    )  # the topics of copies are empty, so the command read nothing
 
     root = Root("f", 0, 0, "")
     hop(served, root, partition=2)
@@ -133,7 +133,7 @@ def test_a_way_that_has_not_ended_says_until_when(served: Served) -> None:
     assert re.match(r"reading at most 4 offsets of orders-\w+\n", why(served, "--id", "order-0").stderr)
     assert "value secret" in why(served, "0@0", "--show-value").stdout
 
-    # one that went where the layout of now would not send it is looked for everywhere, once its offset is committed
+    # if the current layout would not send a record to where it went, the command searches all partitions once its offset is committed
     hop(served, Root("f", 0, 1, ""), partition=3)
     served.write_layout(replace(served.layout, ready_partitions=2))
     served.produce(
@@ -150,7 +150,7 @@ def test_a_way_that_has_not_ended_says_until_when(served: Served) -> None:
 
 @pytest.mark.broker
 def test_a_retry_is_not_due_when_the_attempt_before_was(served: Served) -> None:
-    """It has all headers of the released record, of which the front topic drops those of workers."""
+    """A retry has all headers of the released record. In the front topic, those that workers write have no meaning."""
     headers: list[Header] = [("dt-due-at", b"1"), ("dt-deliver-at", b"%d" % FAR_MS)]
     served.produce(served.names.front, b"v", headers=headers)
     (waits,) = attempts(served, "0@0")
@@ -223,7 +223,7 @@ def test_copies_that_came_twice_and_rejections_are_shown(served: Served) -> None
     (all_of_it,) = attempts(served, "0@0", "--all-copies")
     assert way(all_of_it) == [came_in, "released ready 0@0", "released ready 0@1", dead]
     assert all_of_it["state"] == "DeadLettered"
-    # the root has the id of a topic that is not there any more, so that the way begins with the copy
+    # the root has the id of a topic that no longer exists, so the way begins with the copy
     shown = why(served, f"{ready}-0@1")
     assert r"Rejected; no such\x1b[2J customer" in shown.stdout
     assert re.match(rf"{ready}-0@1, attempt 0, dt-id f:0:0:topic-id: a dead letter\n", shown.stdout)
@@ -249,7 +249,7 @@ def test_a_cancelled_record_is_said_to_be(served: Served) -> None:
     assert f"{front}-0@0, attempt 0, dt-id f:0:0:topic-id: a dead letter, because it was cancelled\n" in shown
     assert f"{dead}-0@0  Cancelled; by its id\n" in shown
 
-    # after a worker's crash it may have been released as well, and its consumer may have rejected it
+    # after a crash of a worker, the record may have been released as well, and its consumer may have rejected it
     served.release(b"v")
     rejected = copies.dead_letter([], root=root, origin=b"r:0:0", reason=DeadLetterReason.REJECTED, error=b"no")
     served.produce(dead, b"v", headers=rejected)
@@ -272,7 +272,7 @@ def test_records_that_are_not_there_are_said_to_be(served: Served) -> None:
     with pytest.raises(AssertionError, match="in the time that was searched"):
         attempts(served, "--id", "order-1", "--until", "1970-01-01T00:00:01Z")
     result = why(served, "--id", "order-1")
-    assert result.stderr.startswith("Error: ")  # one offset to read is not worth a word
+    assert result.stderr.startswith("Error: ")  # the command does not announce that it reads a single offset
     assert f"{front} has no committed record with the dt-id 'order-1'" in result.output
 
 
@@ -297,9 +297,9 @@ def test_only_committed_records_are_read(served: Served) -> None:
     for end in (producer.abort_transaction, producer.commit_transaction):
         producer.begin_transaction()
         producer.produce(front, b"v", partition=0, headers=[("dt-id", b"order-1")])
-        assert producer.flush(60) == 0  # or the abort takes it back before it is sent
+        assert producer.flush(60) == 0  # otherwise the abort would drop the record before it is sent
         end(60)
-    assert len(served.read(front)) == 1  # which waits for the marks, that Kafka writes after it has answered
+    assert len(served.read(front)) == 1  # waits for the transaction markers, which Kafka writes after its answer
     aborted, _, committed, _ = range(4)
     assert way(*attempts(served, f"0@{committed}")) == [f"came in {front} 0@{committed}"]
     assert [way(found) for found in attempts(served, "--id", "order-1")] == [[f"came in {front} 0@{committed}"]]

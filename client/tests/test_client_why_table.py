@@ -1,4 +1,4 @@
-"""`delayed-topics why --table` on tables that are written by hand; what real audits write is in the audit's tests."""
+"""`delayed-topics why --table` on tables that the test writes. Tables of real audits are in the tests of the audit."""
 
 import json
 import sys
@@ -47,7 +47,8 @@ def described(audit: str, *, hours: int = 0, topic: str = "orders", target: str 
 def write(
     folder: Path, table: TableDescription, *rows: Mapping[str, Any], said: Mapping[str, Any] | None = None
 ) -> None:
-    """Below the audit's folder, as Spark does. A column that a row does not have is null; `said`: instead of the description."""
+    """Writes the table below the folder of the audit, as Spark does. Columns that a row does not have are null. `said`: metadata in place
+    of the description."""
     places = folder / table.audit / "places"
     places.mkdir(parents=True)
     full = [{**dict.fromkeys(COLUMNS), "ends": 0, "flaws": 0, **row} for row in rows]
@@ -66,7 +67,7 @@ def _sql(value: object) -> str:
 
 
 def why(folder: Path, place: str, *arguments: str) -> Result:
-    """Without an address of Kafka."""
+    """Runs the command without an address of Kafka."""
     command = ["why", "orders", place, "--table", str(folder), *arguments]
     return CliRunner().invoke(main, command, env={"KAFKA_BOOTSTRAP": ""})
 
@@ -92,7 +93,7 @@ RELEASED_AT = at(READY, 2, 1041)
 
 
 def write_chain(folder: Path) -> None:
-    """The first link sees the record wait, the second sees it come out, and out again."""
+    """In the first link, the record waits. In the second link, it comes out twice."""
     write(
         folder,
         described("orders-1"),
@@ -161,13 +162,13 @@ def test_one_table_is_enough_and_says_what_its_audit_knew(tmp_path: Path) -> Non
             [("dead-lettered", "orders.dead-0@3", None, "Cancelled")],
         ),
         (
-            # it was released before the audit's window, as the record's own row says
+            # the record was released, although its offset is not yet committed
             {"fate": FATES.index("pending"), "last_at": at(READY, 1, 8)},
             "Released",
             [("released", "orders.ready-1@8", None, None)],
         ),
         (
-            # which time is whose is not known
+            # it is unknown which time belongs to which copy
             {"ends": 2, "first_at": at(READY, 0, 7), "last_at": at(4, 1, 8), "first_ms": 1, "last_ms": 2, "late_ms": 0},
             "Released",
             [("released", "billing-1@8", None, None), ("released", "orders.ready-0@7", None, None)],
@@ -258,7 +259,7 @@ def test_a_table_of_another_version_is_refused_and_others_are_read(tmp_path: Pat
 def test_a_table_with_a_file_that_is_cut_off_or_of_another_audit_is_left_out_and_others_are_read(
     tmp_path: Path,
 ) -> None:
-    """`why` refused all tables because of the first, and took the rows of the second for its own."""
+    """Once, `why` refused all tables because of the first file, and took the rows of the second for those of its own table."""
     write_chain(tmp_path)
     write(tmp_path, described("orders-3", hours=2), {**CAME_IN, "attempt": 9})
     places, whole = tmp_path / "orders-3" / "places", tmp_path / "orders-2" / "places" / "part-0.parquet"

@@ -1,4 +1,4 @@
-"""The client as a service installs it: without the extra `cli`, with nothing beside it that only the command line needs."""
+"""The client as a service installs it: without the extra `cli`, and without packages that only the command line needs."""
 
 import importlib.metadata
 import os
@@ -17,7 +17,7 @@ ONLY_OF_THE_COMMAND_LINE = ("click", "rich")
 
 
 def needed(distribution: str) -> set[str]:
-    """What pip installs with a distribution of which no extra is asked for, directly or not."""
+    """Returns the distributions that pip installs with one without extras, including indirect dependencies."""
     found = {distribution}
     for line in importlib.metadata.requires(distribution) or ():
         requirement = Requirement(line)
@@ -28,7 +28,7 @@ def needed(distribution: str) -> set[str]:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> dict[str, str]:
-    """The environment of a Python that has nothing but what the client needs."""
+    """The environment of a Python that has only the packages that the client needs."""
     for name in needed("delayed-topics"):
         for file in importlib.metadata.files(name) or ():
             at, top = (
@@ -53,7 +53,7 @@ def test_a_service_that_imports_the_client_gets_nothing_of_the_command_line(inst
 
 
 def command() -> str:
-    """What the installed script `delayed-topics` runs."""
+    """Returns the code that the installed script `delayed-topics` runs."""
     (script,) = importlib.metadata.entry_points(group="console_scripts", name="delayed-topics")
     return f"from {script.module} import {script.attr}; {script.attr}()"
 
@@ -75,7 +75,7 @@ def test_with_its_extra_the_client_has_the_command() -> None:
 
 
 def test_the_command_runs_with_older_versions_of_click_that_its_extra_allows() -> None:
-    """Before 8.4 no class of click is generic. Everything that stands in a class statement is evaluated on import."""
+    """Before click 8.4, no class of click is generic, and Python evaluates the bases of a class on import."""
     as_before = (
         "import click; click.ParamType.__class_getitem__ = None; from delayed_topics.cli import main; main(['--help'])"
     )

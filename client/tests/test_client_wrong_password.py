@@ -1,4 +1,4 @@
-"""A password that Kafka refuses: the client library tries on, and whoever reads gets nothing."""
+"""A password that Kafka refuses. The client library keeps trying, and a reader receives no records."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 def test_a_wrong_password_is_said_by_whoever_reads_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as `peek`, when the password changes after it has asked for offsets."""
+    """`peek`, for example, reads records with a wrong password if the password changes after it has requested the offsets."""
     monkeypatch.setattr(scan, "SILENT_SECONDS", 5.0)
     said = r"reading orders\.delays \[2\] failed .*_AUTHENTICATION: .*correct the connection's credentials"
     with (

@@ -1,4 +1,4 @@
-"""What is generated: complete, up to date, structural, and with the same defaults as the models."""
+"""The generated files are complete and up to date. Their schemas are structural and have the defaults of the models."""
 
 import shutil
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ MINIMAL_SPECS: dict[str, dict[str, Any]] = {
     "DelayedTopicAudit": {"delayedTopicRef": {"name": "orders"}},
 }
 
-# What `kubectl api-resources` shows of Kubernetes itself, and what Strimzi's definitions say; to both, kinds are added.
+# Short names from `kubectl api-resources` and from the CRDs of Strimzi. New versions of both can add more.
 OF_KUBERNETES = "cj cm cr crd crds crs cs csr cvp deploy ds ep ev hpa ing limits netpol no ns pc pdb po pv pvc quota rc rs sa sc sts svc"
 OF_STRIMZI = "k kb kc kctr kmm kmm2 knp kr kt ku sps"
 
@@ -48,7 +48,7 @@ RULED_NODES = {path: node for path, node in ALL_NODES.items() if RULES in node}
 
 
 def with_defaults(schema: dict[str, Any], value: Any) -> Any:
-    """What the API server's defaulting makes of a value."""
+    """Returns the value with the defaults that the API server would fill in."""
     if isinstance(value, list):
         return [with_defaults(schema["items"], entry) for entry in value]
     if not isinstance(value, dict):
@@ -61,7 +61,7 @@ def with_defaults(schema: dict[str, Any], value: Any) -> Any:
 
 
 def without_empty(value: Any) -> Any:
-    """An empty list and an absent one mean the same."""
+    """Removes empty lists, which mean the same as absent ones."""
     if isinstance(value, dict):
         return {key: without_empty(inner) for key, inner in value.items() if inner != []}
     return [without_empty(inner) for inner in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""What the operator reads: the same limits and defaults as the API server's, and nothing gets lost on the way."""
+"""The models that the operator reads have the limits and the defaults of the API server, and lose no field."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -33,7 +33,7 @@ def test_six_lines_are_a_whole_manifest() -> None:
     assert resource.spec.partitions == 12
     assert resource.spec.topic is None
     assert resource.spec.retry_cap == 5
-    assert resource.spec.workers is None, "its connection may have workers that it shares"
+    assert resource.spec.workers is None, "the topic may use the shared workers of its connection"
     assert resource.spec.connection_ref.kind == "ClusterKafkaConnection"
     assert resource.spec.connection_ref.name == "default"
     assert resource.spec.deletion_policy == "Retain"

@@ -1,4 +1,4 @@
-"""What a real API server refuses, and in which words. Nothing here waits for an operator."""
+"""The resources that a real API server refuses, and its messages. No test waits for an operator."""
 
 import json
 import re
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.api
 
 
 def manifest(kind: str, spec: dict[str, Any], name: str = "orders") -> dict[str, Any]:
-    # plan-only and a connection that doesn't exist: an operator that runs here later leaves these alone
+    # an operator that runs in this cluster later ignores plan-only resources and those whose connection does not exist
     metadata = {"name": name, "annotations": {f"{GROUP}/plan-only": "true"}}
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 
@@ -45,7 +45,7 @@ AUDIT = manifest("DelayedTopicAudit", {"delayedTopicRef": {"name": "orders"}})
 
 
 class Tenant:
-    """Somebody with kubectl, in a namespace of the test's own."""
+    """A user of kubectl in a namespace that only this test uses."""
 
     def __init__(self, server: ApiServer, namespace: str) -> None:
         self._kubectl = server.kubectl
@@ -57,8 +57,8 @@ class Tenant:
     def apply(self, document: dict[str, Any], *flags: str) -> str:
         return self.run("apply", "--filename=-", *flags, text_in=yaml.safe_dump(document))
 
-    def try_out(self, document: dict[str, Any]) -> dict[str, Any]:
-        """What the API server would make of it. Raises CommandFailedError with what kubectl printed if it refuses."""
+    def dry_run(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Returns the resource as the API server would store it. Raises CommandFailedError with the output of kubectl on a refusal."""
         return dict(json.loads(self.apply(document, "--dry-run=server", "--output=json")))
 
 
@@ -70,7 +70,7 @@ def tenant(api_server: ApiServer) -> Tenant:
 
 
 SCRAM = {"mechanism": "SCRAM-SHA-512", "secretRef": {"name": "user"}}
-ASSIGNORS_SAID = (
+WRONG_ASSIGNOR = (
     "assignor must be Range, RoundRobin or Sticky with protocol Classic, and Uniform or Range with protocol Consumer"
 )
 EVERYTHING = {
@@ -290,10 +290,10 @@ REFUSED = {
         delayed_topic(audit=NIGHTLY | {"output": {"claimName": "accounts"}}, connectionRef={}),
         "audit.output must come with a KafkaConnection",
     ),
-    "an assignor of the newer protocol": (delayed_topic(rebalance={"assignor": "Uniform"}), ASSIGNORS_SAID),
+    "an assignor of the newer protocol": (delayed_topic(rebalance={"assignor": "Uniform"}), WRONG_ASSIGNOR),
     "an assignor of the older protocol": (
         delayed_topic(rebalance={"protocol": "Consumer", "assignor": "Sticky"}),
-        ASSIGNORS_SAID,
+        WRONG_ASSIGNOR,
     ),
 }
 
@@ -318,7 +318,7 @@ def test_the_rules_stay_within_the_budget_of_the_api_server(tenant: Tenant, path
 
 @pytest.mark.parametrize("document", ACCEPTED.values(), ids=ACCEPTED)
 def test_what_is_right_is_accepted_and_understood(tenant: Tenant, document: dict[str, Any]) -> None:
-    accepted = tenant.try_out(document)
+    accepted = tenant.dry_run(document)
     ours = to_dict(parse(document["kind"], document))
     assert to_dict(parse(document["kind"], accepted))["spec"] == ours["spec"]
     assert accepted["spec"] == {key: value for key, value in ours["spec"].items() if value != []}
@@ -326,14 +326,14 @@ def test_what_is_right_is_accepted_and_understood(tenant: Tenant, document: dict
 
 def test_what_has_everything_has_every_field() -> None:
     fields = {field.alias or name for name, field in DelayedTopicSpec.model_fields.items()}
-    assert fields - EVERYTHING.keys() == {"preset"}, "which excludes delaySeconds"
+    assert fields - EVERYTHING.keys() == {"preset"}, "preset and delaySeconds exclude each other"
 
 
 @pytest.mark.parametrize(("document", "says"), REFUSED.values(), ids=REFUSED)
 def test_what_is_wrong_is_refused_in_our_words(tenant: Tenant, document: dict[str, Any], says: str) -> None:
     with pytest.raises(CommandFailedError, match=re.escape(says)) as refused:
-        tenant.try_out(document)
-    assert "evaluating rule" not in str(refused.value), "a rule fails for a field that is not there"
+        tenant.dry_run(document)
+    assert "evaluating rule" not in str(refused.value), "a rule fails because a field is absent"
 
 
 @pytest.mark.parametrize(("before", "after", "says"), EDITS.values(), ids=EDITS)
@@ -345,8 +345,8 @@ def test_what_can_not_be_changed_stays(
     changed = delayed_topic(name, **after)
     changed["spec"] = {key: value for key, value in changed["spec"].items() if value is not None}
     with pytest.raises(CommandFailedError, match=re.escape(says)):
-        tenant.try_out(changed)
-    tenant.try_out(delayed_topic(name, **before, delaySeconds=[0, 99]))
+        tenant.dry_run(changed)
+    tenant.dry_run(delayed_topic(name, **before, delaySeconds=[0, 99]))
 
 
 def test_what_nobody_has_looked_at_says_so(tenant: Tenant) -> None:

@@ -1,4 +1,4 @@
-"""What a real API server refuses of an audit, and in which words."""
+"""The audits that a real API server refuses, and its messages."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a real API server refuses of a connection, and in which words."""
+"""The connections that a real API server refuses, and its messages."""
 
 import re
 from typing import Any

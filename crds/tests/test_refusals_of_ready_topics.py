@@ -1,4 +1,4 @@
-"""What a real API server refuses as another ready topic, and in which words."""
+"""The other ready topics that a real API server refuses, and its messages."""
 
 import re
 from typing import Any
