@@ -32,7 +32,7 @@ def test_what_was_cancelled_is_a_term_of_the_law_and_no_broken_promise() -> None
 
 
 def test_a_window_that_ends_before_now_says_that_it_does_not_follow_later_hops() -> None:
-    """The audit of a day once reported `Verified`, and did not mention that a record could be lost later on its way."""
+    """An audit of one day once reported `Verified`, and its message gave no hint that a record could be lost after a later hop."""
     sentence = "hops that workers made at or after the end of the window belong to a later window"
     of_a_day = replace(CLEAN, ends_before_now=True)
     assert sentence in judge(of_a_day).message.lower()

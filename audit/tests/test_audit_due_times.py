@@ -85,7 +85,8 @@ def test_no_order_is_promised_among_due_times(spark: SparkSession) -> None:
 
 
 def died(spark: SparkSession, letters: Sequence[tuple[int, int, DeadLetterReason]], *lists: Declared) -> Window:
-    """`letters`: append time, how far ahead the requested due time was, and the reason of the dead letter."""
+    """Front records that request a due time and became dead letters. `letters`: append time, how far ahead the due time is, and the reason
+    of the dead letter."""
     front: list[Row] = [(0, n, ms, at(ms + ahead_ms)) for n, (ms, ahead_ms, _) in enumerate(letters)]
     dead: list[Row] = [
         (0, n, ms + 1, dead_letter(("f", 0, n), reason=reason)) for n, (ms, _, reason) in enumerate(letters)

@@ -58,7 +58,7 @@ def test_a_record_that_leaders_with_different_clocks_made_due_after_the_next_may
 
 @pytest.mark.slow
 def test_a_record_that_waited_for_its_topic_for_more_than_a_second_promises_no_order(spark: SparkSession) -> None:
-    """No delay is between a second and a minute, so the worker held the record in memory. The audit once reported `Violated`."""
+    """If no delay is between a second and a minute, the worker holds such a record in memory. The audit once reported `Violated`."""
 
     def came(first_ms: int, target: list[Header]) -> list[str]:
         front: list[Row] = [(0, 0, 0, target), (0, 1, 5, target), (0, 2, 6, target), (0, 3, 7, target)]

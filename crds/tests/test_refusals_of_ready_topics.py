@@ -1,4 +1,4 @@
-"""The other ready topics that a real API server refuses, and its messages."""
+"""The names in `spec.ready.allowedTopics` that a real API server refuses, and its messages."""
 
 import re
 from typing import Any
