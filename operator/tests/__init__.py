@@ -1,1 +1,4 @@
-"""A package, so that pytest calls these modules tests.…: by their path they would be operator.tests.…, and hide Python's operator."""
+"""This folder is a package so that pytest imports its modules as `tests.…`.
+
+By their path they would be `operator.tests.…`, which would shadow Python's module `operator`.
+"""

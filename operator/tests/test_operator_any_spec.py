@@ -1,4 +1,4 @@
-"""Whatever the API server accepts is understood, followed, and then left alone."""
+"""The operator parses and follows any manifest that the API server accepts, and then has nothing left to do."""
 
 from typing import Any
 
@@ -83,7 +83,9 @@ def settled(simulation: Simulation) -> None:
     assert simulation.condition(Condition.TOPICS_READY).status == "True"
     registry = simulation.kafka.registry
     present = sum(topic.partitions for topic in simulation.kafka.topics.values())
-    assert present <= partitions_of(registry.layouts["orders"], registry.topics["orders"]), "quotas count all there are"
+    assert present <= partitions_of(registry.layouts["orders"], registry.topics["orders"]), (
+        "the quota counts all partitions that exist"
+    )
 
 
 def test_manifests_may_have_any_field_that_changes_what_the_operator_makes() -> None:

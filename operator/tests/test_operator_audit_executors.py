@@ -1,4 +1,4 @@
-"""An audit with executors: what Spark is told, the template of their pods, and that they are told of when they are stuck."""
+"""An audit with executors: the settings of Spark, the template of the executor pods, and the status when these pods are stuck."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ def test_every_pod_goes_to_the_nodes_that_are_asked_for() -> None:
 
 
 def pods(**spark: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The specs of the Job's pod and of an executor's."""
+    """Returns the spec of the Job's pod and the spec of an executor's pod."""
     simulation = AuditSimulation(raw=audit_resource(spark=spark))
     simulation.settle()
     assert simulation.job is not None

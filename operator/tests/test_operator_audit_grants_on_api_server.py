@@ -1,4 +1,4 @@
-"""Where the audits of a cluster connection run, and what they may have there, on a real API server."""
+"""Where the audits of a cluster connection run, and what a grant allows them, on a real API server."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def test_an_audit_runs_away_from_the_platforms_secrets_with_the_one_it_needs_for
     harness: OperatorHarness,
 ) -> None:
     harness.apply()
-    harness.wait_until_served()  # an audit's Job may be there before the workers' Secret
+    harness.wait_until_served()  # otherwise the audit's Job can exist before the workers' Secret
     apply_audit(harness)
     wait_for_job(harness)
     assert harness.api.list_all("Job", SYSTEM_NAMESPACE) == []
@@ -42,16 +42,16 @@ def test_an_audit_runs_away_from_the_platforms_secrets_with_the_one_it_needs_for
     )
     assert secret["data"] == workers["data"]
     assert [owner["kind"] for owner in secret["metadata"]["ownerReferences"]] == ["ConfigMap"], (
-        "should nobody remove it"
+        "Kubernetes deletes the Secret with the ConfigMap if the operator cannot"
     )
     report(harness, "Verified")
-    harness.wait(lambda: not secrets(), "the verdict is there, and the credentials are gone")
+    harness.wait(lambda: not secrets(), "the audit has its verdict and its Secret is deleted")
     assert child(harness, "Job", "jobName") is not None
 
 
 @pytest.fixture
 def with_executors(harness: OperatorHarness) -> OperatorProcess:
-    """The operator of an installation that has turned them on."""
+    """Replaces the operator by one of an installation that has enabled executors."""
     harness.operator.stop()
     harness.operator = OperatorProcess(harness.api, "--resync-seconds=3", "--audit-executors")
     harness.operator.start()

@@ -1,4 +1,4 @@
-"""How much of its node's disk an audit's pod asks for, and the volumes that it has instead."""
+"""How much of its node's disk an audit's pod requests, and the volumes that it can have instead."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ SITE = AuditSite(
 
 
 def pods(spark: dict[str, Any], *, most: int | None = None) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """The specs of the Job's pod and of an executor's, if there are any."""
+    """Returns the spec of the Job's pod, and of an executor's pod if the audit has executors."""
     simulation = AuditSimulation(
         raw=audit_resource(spark=spark), frozen=LARGE, most_local_disk_mebibytes=most, fs_group=7
     )
@@ -45,7 +45,7 @@ def pods(spark: dict[str, Any], *, most: int | None = None) -> tuple[dict[str, A
 
 
 def disk(pod: dict[str, Any] | None) -> tuple[dict[str, Any], str | None, str | None]:
-    """The volume, and what of the node's disk the container requests and has as its limit."""
+    """Returns the volume, and the request and the limit that the container has for the node's disk."""
     assert pod is not None
     (found,) = (known for known in pod["volumes"] if known["name"] == LOCAL_DISK)
     (container,) = pod["containers"]
@@ -100,7 +100,7 @@ def test_executors_share_it_and_the_pod_that_leads_them_needs_none() -> None:
 
 
 def test_executors_keep_each_table_of_a_chain_twice() -> None:
-    """One of them may go away."""
+    """An executor may go away, and the others then need the second copy."""
     raw = audit_resource(window={"sinceLast": True}, output={"claimName": "audits"}, spark={"executors": 4})
     simulation = AuditSimulation(raw=raw, frozen=replace(LARGE, carries=True, carried=CARRIED))
     simulation.settle()
@@ -148,7 +148,7 @@ def test_a_grant_bounds_size_and_storage_classes() -> None:
 
 
 def test_only_the_grant_by_which_an_audit_runs_says_how_much_disk_it_may_fill() -> None:
-    """Of another grant one has the executors, of this one the disk: nobody granted both."""
+    """One grant allows twenty executors, another the large disk, and none allows both."""
     many = {**EVERY_TOPIC, "audits": {"maxExecutors": 20, "maxLocalDisk": "10Gi"}}
     large = {**EVERY_TOPIC, "audits": {"maxLocalDisk": "1Ti"}}
     site = replace(SITE, grants=(Grant.model_validate(many), Grant.model_validate(large)))

@@ -1,4 +1,4 @@
-"""Where an audit's account goes: a claim or a bucket, and what the pods that write there are given."""
+"""Where an audit writes its account (a claim or a bucket), and what the pods that write there are given."""
 
 import json
 from dataclasses import replace
@@ -17,7 +17,7 @@ S3 = {"bucket": "accounts", "prefix": "some/folder", "secretName": "accounts-s3"
 
 
 def begun(output: dict[str, Any], **spec: Any) -> AuditSimulation:
-    """In a namespace with a KafkaConnection of its own."""
+    """Begins an audit in a namespace that has a KafkaConnection of its own."""
     simulation = AuditSimulation(raw=audit_resource(output=output, **spec), home="shop")
     simulation.settle()
     return simulation
@@ -111,10 +111,10 @@ def test_executors_can_write_where_the_account_goes(output: dict[str, Any]) -> N
 
 
 def test_executors_have_nothing_to_write_without_parquet_but_for_what_a_chain_carries() -> None:
-    """And without their writing there is no index, which Spark writes."""
+    """Spark writes the index, so there is none if the executors cannot write."""
 
     def asked(window: AuditWindow) -> tuple[list[str], bool]:
-        """The executors' volumes, and whether there is to be an index."""
+        """Returns the names of the executors' volumes, and whether the job writes an index."""
         resource = audit_resource(output={"claimName": "accounts"}, spark={"executors": 2})
         simulation = AuditSimulation(raw=resource, home="shop", frozen=window)
         simulation.settle()

@@ -1,4 +1,4 @@
-"""A container that an injector adds to the pod of an audit, and that never ends."""
+"""An injector adds a container to the pod of an audit, and this container never ends."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def test_an_audit_has_its_verdict_and_its_job_ends_although_an_injected_containe
     wait_for_job(harness)
     namespace, _, job = status(harness)["jobName"].partition("/")
     end_pod(harness, "Running", with_verdict("Verified"), beside=(PROXY,))
-    harness.wait(lambda: status(harness).get("verdict") == "Verified", "it is verified", seconds=60)
+    harness.wait(lambda: status(harness).get("verdict") == "Verified", "the audit is Verified", seconds=60)
     harness.wait_for("DeliveryVerified", "True", "EveryRecordAccounted")
     harness.wait(lambda: child(harness, "Job", "jobName") is None, "the Job is gone")
 
@@ -46,7 +46,7 @@ def test_an_audit_has_its_verdict_and_its_job_ends_although_an_injected_containe
         found = (pod["metadata"] for pod in harness.api.list_all("Pod", namespace))
         return [meta["name"] for meta in found if meta["name"].startswith(job)]
 
-    harness.wait(lambda: not pods(), "its pod is gone, and the container with it", seen=pods)
+    harness.wait(lambda: not pods(), "the pod is gone, and the injected container with it", seen=pods)
 
 
 def test_an_audit_that_fails_beside_an_injected_container_says_why_at_once() -> None:
@@ -67,7 +67,7 @@ def test_an_audit_that_fails_beside_an_injected_container_that_ends_soon_after_i
     simulation.pod({}, containerStatuses=[PROXY, running_container("audit")], phase="Running")
     simulation.later(ADDED_ONES_END_SECONDS)
     simulation.settle()
-    assert "verdict" not in simulation.status, "the next try goes on"
+    assert "verdict" not in simulation.status, "the next pod is still running"
 
     simulation.pod({}, containerStatuses=[PROXY, ended_container("audit", ended)], phase="Running")
     simulation.settle()

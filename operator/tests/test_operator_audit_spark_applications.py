@@ -1,4 +1,4 @@
-"""An audit as a SparkApplication: what the Spark Operator is asked for, and how its end is read. Plans on values, without a network."""
+"""An audit as a SparkApplication: what the operator requests from the Spark Operator, and how it reads the end. No network is used."""
 
 from importlib.metadata import version
 from typing import Any
@@ -14,7 +14,7 @@ DEADLINE_SECONDS, KEPT_SECONDS = 600, 300
 
 @pytest.fixture
 def simulation() -> AuditSimulation:
-    """One that runs."""
+    """Returns an audit whose SparkApplication exists."""
     return begun(executors=2)
 
 
@@ -68,7 +68,7 @@ def test_it_names_the_spark_of_the_image() -> None:
 def test_with_the_least_number_of_executors_spark_makes_more_while_it_needs_them() -> None:
     asked = spec(begun(executors=8, minExecutors=0))
     assert (asked["dynamicAllocation"]["minExecutors"], asked["dynamicAllocation"]["maxExecutors"]) == (0, 8)
-    assert "instances" not in asked["executor"], "the Spark Operator takes no 0"
+    assert "instances" not in asked["executor"], "the Spark Operator does not accept 0 instances"
 
 
 def test_its_verdict_is_read_when_it_is_complete_and_what_it_had_goes_when_its_time_is_over(
@@ -84,7 +84,7 @@ def test_its_verdict_is_read_when_it_is_complete_and_what_it_had_goes_when_its_t
     simulation.settle()
     assert (simulation.status["verdict"], simulation.status["finishedAt"]) == ("Verified", "2026-01-02T01:00:00Z")
     assert simulation.secret is None
-    assert simulation.job is not None, "people can look at it"
+    assert simulation.job is not None, "the application is kept so that people can look at it"
     simulation.now = BEGIN.replace(hour=1)
     simulation.later(KEPT_SECONDS - 1)
     simulation.settle()
@@ -92,7 +92,7 @@ def test_its_verdict_is_read_when_it_is_complete_and_what_it_had_goes_when_its_t
     simulation.later(1)
     simulation.settle()
     assert not any((simulation.job, simulation.config_map, simulation.raw["metadata"]["finalizers"]))
-    assert simulation.expired is None, "the Spark Operator runs one again whose spec is changed"
+    assert simulation.expired is None, "the Spark Operator would run the application again if its spec changed"
 
 
 def test_one_that_was_deleted_takes_its_spark_application_along(simulation: AuditSimulation) -> None:

@@ -1,4 +1,4 @@
-"""A window that is there does not say what may be audited by it: whose it is, and what is granted, is looked at again."""
+"""An existing window is no permission: the operator checks again whose topic it is about and what the connection grants."""
 
 import base64
 import gzip
@@ -28,7 +28,7 @@ def test_a_delayed_topic_that_is_made_again_meanwhile_is_not_audited_by_the_wind
     assert simulation.status["verdict"] == "Unknown"
     assert "DelayedTopic shop/orders was deleted and created again while it was audited" in simulation.status["message"]
     assert (simulation.job, simulation.secret, simulation.config_map) == (None, None, None)
-    assert simulation.topic_model().status.last_audit is None, "it says nothing of the new one"
+    assert simulation.topic_model().status.last_audit is None, "the verdict is not reported on the new DelayedTopic"
 
 
 def test_a_window_is_no_permission_to_run_what_the_connection_does_not_grant() -> None:
@@ -40,7 +40,7 @@ def test_a_window_is_no_permission_to_run_what_the_connection_does_not_grant() -
 
 
 def test_a_window_that_no_config_map_holds_is_a_verdict_and_holds_up_no_other_audit() -> None:
-    """Kubernetes would refuse it for ever."""
+    """Kubernetes would refuse such a ConfigMap at every try."""
     simulation = AuditSimulation(frozen=large_window(partitions=10_000, offsets=(0, 10**15)))
     simulation.settle()
     assert (simulation.status["verdict"], simulation.config_map, simulation.job) == ("Unknown", None, None)

@@ -1,4 +1,4 @@
-"""A DelayedTopicAudit is applied: frozen, run, judged, said; and whatever happens in between."""
+"""The life of a DelayedTopicAudit: its offsets are frozen, its Job runs, its verdict is reported; and what may happen in between."""
 
 import base64
 import json
@@ -98,7 +98,7 @@ def test_the_job_may_go_only_after_its_verdict_was_read() -> None:
     assert not any(isinstance(action, Expire) for action in simulation.done)
     simulation.job_reports("Verified")
     simulation.settle()
-    assert (simulation.expired, simulation.secret) == (60, None), "the Job is kept, and what it knew of Kafka is not"
+    assert (simulation.expired, simulation.secret) == (60, None), "the Job is kept, and its Secret is deleted"
     assert simulation.raw["metadata"]["finalizers"] == []
     done = len(simulation.done)
     simulation.settle()
@@ -131,7 +131,7 @@ def test_an_audit_that_goes_on_from_the_last_notes_where_it_ended_before_it_says
     simulation.job_reports("Violated", pending_since_ms=77, carried_sha256="ab")
     with pytest.raises(Stopped):
         simulation.settle(actions=len(simulation.done))
-    assert "verdict" not in simulation.status, "a chain may not lose a link that people can see"
+    assert "verdict" not in simulation.status, "the registry must have the link before people see its verdict"
     simulation.settle()
     assert simulation.audited == AuditedRecord(
         topic="orders",

@@ -1,4 +1,4 @@
-"""Audits in a namespace that the operator must not enter any more: nothing is concluded from what it can't look at."""
+"""Audits in a namespace that the operator may no longer enter: it concludes nothing from what it cannot see."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ LABEL = "delayed-topics-closed"
 
 @pytest.fixture
 def labelled(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
-    """A harness whose operator enters the namespaces that have the label. Its own has the label."""
+    """Yields a harness whose operator enters the namespaces with the label. The namespace of the harness has it."""
     made = OperatorHarness(api, broker, OperatorProcess(api))
     selector = json.dumps({"matchLabels": {LABEL: "own"}})
     made.operator = OperatorProcess(api, "--resync-seconds=3", f"--tenant-selector={selector}")
@@ -30,7 +30,7 @@ def labelled(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
 
 
 def label(harness: OperatorHarness, value: str | None) -> None:
-    """None: takes it away."""
+    """Sets the label of the namespace; None removes it."""
     harness.patch("Namespace", harness.namespace, {"metadata": {"labels": {LABEL: value}}})
 
 
@@ -60,12 +60,15 @@ def test_an_audit_waits_while_its_namespace_has_lost_its_label_and_then_goes_on(
     wait_said(labelled, Reason.AUDIT_RUNNING)
     report(labelled, "Verified")
     labelled.wait(
-        lambda: status(labelled).get("verdict") == "Verified", "it has its verdict", seen=lambda: status(labelled)
+        lambda: status(labelled).get("verdict") == "Verified",
+        "the audit has its verdict",
+        seen=lambda: status(labelled),
     )
 
     job = running["jobName"].partition("/")[2]
     labelled.wait(
-        lambda: labelled.api.get("Secret", f"{job}-connection", labelled.namespace) is None, "its credentials are gone"
+        lambda: labelled.api.get("Secret", f"{job}-connection", labelled.namespace) is None,
+        "the Secret of the audit is deleted",
     )
 
 
@@ -73,7 +76,7 @@ def test_an_audit_waits_while_its_namespace_has_lost_its_label_and_then_goes_on(
 def test_an_audit_keeps_its_finalizer_while_its_credentials_are_in_the_former_namespace_of_audits(
     harness: OperatorHarness,
 ) -> None:
-    harness.rights_are_taken = True  # there are none in the new namespace
+    harness.rights_are_taken = True  # the operator has no rights in the new namespace
     harness.apply()
     apply_audit(harness)
     wait_for_job(harness)
@@ -92,10 +95,10 @@ def test_an_audit_keeps_its_finalizer_while_its_credentials_are_in_the_former_na
     assert harness.api.get("Secret", f"{job}-connection", AUDIT_NAMESPACE) is not None
 
     harness.replace_operator()
-    harness.wait(lambda: audit(harness) is None, "it is gone")
+    harness.wait(lambda: audit(harness) is None, "the audit is gone")
 
     def left() -> list[str]:
         made = child_names(job)
         return [f"{kind} {name}" for kind, name in made if harness.api.get(kind, name, AUDIT_NAMESPACE) is not None]
 
-    harness.wait(lambda: not left(), "nothing of it is left", seen=left)
+    harness.wait(lambda: not left(), "no object of the audit is left", seen=left)

@@ -1,4 +1,4 @@
-"""An audit on a real API server and a real broker; the test plays the kubelet, whose pods end with a verdict."""
+"""Audits on a real API server and a real broker. The test plays the kubelet, and its pods end with a verdict."""
 
 import json
 import os
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.api
 
 
 def pipeline(harness: OperatorHarness, name: str) -> subprocess.CompletedProcess[str]:
-    """What docs/audit-alerts.md has a pipeline do once the audit is applied."""
+    """Runs what docs/audit-alerts.md tells a pipeline to do after it has applied an audit."""
     document = Path(__file__).parents[2] / "docs" / "audit-alerts.md"
     (block,) = [block for block in blocks(document) if "grep -x Verified" in block.text]
     _, commands = block.text.replace("orders-today", name).split("\n", 1)
@@ -81,10 +81,10 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(harn
     assert found["offenders"] == [{"kind": "overCap", "records": ["f:0:6"]}]
     whose = {"resource_namespace": harness.namespace, "resource_name": harness.topic}
     violated = "delayed_topics_operator_delivery_violated"
-    harness.wait(lambda: harness.operator.counted(violated, **whose) == 1, "it has a series of its own")
+    harness.wait(lambda: harness.operator.counted(violated, **whose) == 1, "the DelayedTopic has a series of its own")
     topic = (harness.resource() or {})["status"]
     assert topic["lastViolation"]["name"] == "first"
-    assert "lastAudit" not in topic, "it was a sample"
+    assert "lastAudit" not in topic, "an audit of a sample is no lastAudit"
     where = ("dtaudit/first", f"--namespace={harness.namespace}")
     for condition in ("Complete", "Stalled", "Ready=False"):
         harness.api.kubectl("wait", *where, f"--for=condition={condition}", "--timeout=180s")
@@ -103,12 +103,12 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(harn
             and [o["kind"] for o in window_map["metadata"]["ownerReferences"]] == ["Job"]
         )
 
-    harness.wait(let_go, "the Job may go, and its window with it")
+    harness.wait(let_go, "Kubernetes may delete the Job, and its window with it")
     harness.wait_event("Violated")
 
 
 def test_the_window_of_ten_thousand_partitions_fits_into_a_config_map(api: KubeApi) -> None:
-    """The API server refused it, the audit tried again for ever, and all others of that DelayedTopic waited for it."""
+    """If the API server refused the window, the audit would retry forever, and all other audits of the DelayedTopic would wait."""
     frozen = large_window(partitions=10_000)
     simulation = AuditSimulation(frozen=frozen, home="default")
     simulation.settle()
@@ -209,7 +209,7 @@ def test_an_audit_deleted_while_it_runs_leaves_nothing(harness: OperatorHarness)
     window = f"{job}-window"
     harness.wait(lambda: harness.api.get("ConfigMap", window, AUDIT_NAMESPACE) is None, "its window is gone")
     harness.wait(
-        lambda: harness.api.get("Secret", f"{job}-connection", AUDIT_NAMESPACE) is None, "its credentials are gone"
+        lambda: harness.api.get("Secret", f"{job}-connection", AUDIT_NAMESPACE) is None, "its Secret is deleted"
     )
 
 
@@ -225,7 +225,7 @@ def test_an_eviction_is_no_try_of_the_audit_and_a_failure_of_its_own_is_one(harn
     report(harness, "Verified")
     harness.wait_for("DeliveryVerified", "True", "EveryRecordAccounted")
     job = child(harness, "Job", "jobName") or {}
-    assert job["status"]["failed"] == 1, "two pods ended before, and one of them was evicted"
+    assert job["status"]["failed"] == 1, "of the two pods that ended before, the evicted one does not count"
 
 
 @pytest.mark.slow
@@ -250,8 +250,11 @@ def test_topics_made_again_and_offsets_that_are_gone_can_not_be_judged(harness: 
     assert f"{names.group} has lost its committed offsets of {names.front} [0]" in status(harness)["message"]
 
     harness.kafka.delete_topics([names.ready])
-    harness.wait(lambda: harness.topic_ids().get(names.ready) not in (None, former), "the ready topic is made again")
-    harness.wait(lambda: bool(harness.registry().topics[harness.topic].made_again), "that it was made again is noted")
+    harness.wait(lambda: harness.topic_ids().get(names.ready) not in (None, former), "the ready topic is created again")
+    harness.wait(
+        lambda: bool(harness.registry().topics[harness.topic].made_again),
+        "the registry records that the topic was created again",
+    )
     apply_audit(harness, "second")
     harness.wait(lambda: status(harness, "second").get("verdict") == "Unknown", "the second audit has its verdict")
     assert f"{names.ready} was deleted and created again" in status(harness, "second")["message"]
@@ -269,7 +272,7 @@ def test_a_window_that_ends_in_the_future_is_waited_for_and_one_that_only_begins
     wait_said(
         harness, Reason.CANNOT_SEE_EVERYTHING, "which is in the future", "an earlier spec.window.from", name="second"
     )
-    assert status(harness)["conditions"][0]["status"] == "False", "the first holds up no other, and waits on"
+    assert status(harness)["conditions"][0]["status"] == "False", "the first audit holds up no other, and still waits"
 
 
 @pytest.mark.slow

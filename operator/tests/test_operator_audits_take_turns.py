@@ -1,4 +1,4 @@
-"""Of several audits of one DelayedTopic one at a time freezes its offsets and has a Job."""
+"""If a DelayedTopic has several audits, only one at a time freezes its offsets and has a Job."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -35,7 +35,7 @@ def test_the_oldest_comes_first_and_each_waits_for_the_verdict_of_the_one_before
 
 
 def test_one_that_has_its_turn_keeps_it_against_one_that_comes_in_the_same_second() -> None:
-    """Though its name comes first, and while nothing that it has begun can be seen."""
+    """The newcomer's name sorts first, and no object shows yet that the other audit has begun."""
     late, early = audit("a"), audit("b")
     store = stored(early)
     turns = Turns(store)
@@ -46,7 +46,7 @@ def test_one_that_has_its_turn_keeps_it_against_one_that_comes_in_the_same_secon
 
 
 def test_an_operator_that_restarts_goes_on_with_the_one_that_has_begun() -> None:
-    """It has its finalizer before its window."""
+    """An audit gets its finalizer before its window, so the finalizer shows that it has begun."""
     late, early = audit("a"), audit("b")
     early["metadata"]["finalizers"] = [FINALIZER]
     assert Turns(stored(late, early)).ahead(late) == "b"

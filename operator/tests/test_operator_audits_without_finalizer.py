@@ -1,4 +1,4 @@
-"""Audits whose finalizer somebody takes off while they run: nothing of them is left behind, and what they take still counts."""
+"""Somebody removes the finalizer of a running audit: none of its objects are left behind, and its executors still count."""
 
 import asyncio
 from typing import cast
@@ -20,7 +20,7 @@ AUDIT = Key("DelayedTopicAudit", "shop", "orders-audit")
 
 
 def running(*, finalizers: tuple[str, ...] = ()) -> AuditSimulation:
-    """And then these are its finalizers."""
+    """Begins an audit, and then sets its finalizers to these."""
     simulation = AuditSimulation()
     simulation.settle()
     assert simulation.job is not None
@@ -29,7 +29,7 @@ def running(*, finalizers: tuple[str, ...] = ()) -> AuditSimulation:
 
 
 def test_it_gets_the_finalizer_back_and_goes_on() -> None:
-    """It had the verdict `Unknown`, "was removed before it ended", and its credentials stayed where they were."""
+    """In the past, such an audit got the verdict `Unknown`, "was removed before it ended", and its Secret was left behind."""
     simulation = running()
     simulation.settle()
     assert simulation.raw["metadata"]["finalizers"] == [FINALIZER]
@@ -61,7 +61,7 @@ def test_its_executors_count_until_it_has_its_verdict(status: dict[str, str]) ->
 
 
 class Kubernetes:
-    """Has this Job, or none."""
+    """Has the Job `job`, or none."""
 
     def __init__(self) -> None:
         self.job: Manifest | None = None

@@ -1,4 +1,4 @@
-"""How many workers autoscaling wants, minute by minute, of workers and loads that are simulated."""
+"""How many workers autoscaling wants from minute to minute. Workers and loads are simulated."""
 
 import itertools
 import math
@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 PARTITIONS = 12
 STARTING_SECONDS = 12.0
-"""Until a pod that was added is ready; one that goes is gone sooner."""
+"""The time until an added pod is ready; a removed pod is gone sooner."""
 PAUSE_SECONDS = 2.0
-"""In which nothing is released, after workers came or went."""
+"""The time in which nothing is released after workers came or went."""
 Rate = Callable[[float], float]
-"""Records that come due in a second, by the time."""
+"""Maps a time in seconds to the number of records that come due in that second."""
 
 
 @dataclass
 class Fleet:
-    """Workers of which each releases `worker_per_second` records at most, and all of them `together` at most. `room`: so many find a
-    node."""
+    """Simulated workers. Each releases at most `worker_per_second` records, and all of them at most `together`. Only `room` workers
+    find a node."""
 
     worker_per_second: float
     least: int = 1
@@ -41,7 +41,7 @@ class Fleet:
     _changed_at: float = -math.inf
 
     def run(self, seconds: float, rate: Rate) -> None:
-        """In steps of a second; looked at and judged as often as by the operator."""
+        """Simulates this many seconds, one by one, and decides on the number of workers as often as the operator does."""
         end = self.now + seconds
         while self.now < end:
             self.now += 1
@@ -97,7 +97,7 @@ def test_a_fleet_that_is_too_small_is_told_to_grow_within_fifteen_seconds() -> N
     at, wanted = fleet.history[0]
     assert (at - 600 <= 15, wanted >= 4) == (True, True)
     fleet.run(240, steady(35_000))
-    assert fleet.lags[-1][1] == 0, "what piled up meanwhile is released as well"
+    assert fleet.lags[-1][1] == 0, "the backlog is released as well"
     assert fleet.numbers == sorted(fleet.numbers)
 
 
@@ -146,7 +146,7 @@ def test_a_stall_of_seconds_brings_no_workers() -> None:
 
 
 def test_what_fewer_workers_could_not_do_before_is_remembered() -> None:
-    """A load that comes and goes by a little, around what a number of workers can do."""
+    """The load swings a little around what a certain number of workers can do."""
     fleet = Fleet(worker_per_second=10_000)
     fleet.run(4 * 3600, lambda now: 20_000 + 4_000 * math.sin(now / 700))
     assert fleet.wanted == 3
@@ -190,7 +190,7 @@ def test_workers_that_find_no_node_bring_no_others_for_minutes_and_go_when_the_l
 
 @st.composite
 def loads(draw: st.DrawFn) -> Rate:
-    """Steady, with a wave on it and with noise, of periods from ten seconds to hours."""
+    """Generates a steady load with a wave and with noise; periods are from ten seconds to hours."""
     base = draw(st.floats(0, 80_000))
     wave, period = draw(st.floats(0, 0.2)), draw(st.floats(10, 10_000))
     noise, seed = draw(st.floats(0, 0.1)), draw(st.integers(0, 1000))
@@ -210,7 +210,7 @@ def test_a_load_that_stays_about_the_same_makes_it_grow_or_shrink_but_not_both_i
 
 
 def turns(numbers: list[int], start: int) -> int:
-    """How often it went the other way."""
+    """Counts how often the number of workers changed its direction."""
     ways = [b > a for a, b in zip([start, *numbers], numbers, strict=False)]
     return sum(a != b for a, b in itertools.pairwise(ways))
 

@@ -1,4 +1,4 @@
-"""spec.workers.autoscale on a real API server and a real broker. The test plays the workers, which do no more than they are told."""
+"""spec.workers.autoscale on a real API server and a real broker. The test plays workers that have a fixed speed."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ TICK_SECONDS = 0.1
 
 
 class PlayedWorkers:
-    """As many members of the workers' group as there are pods. Each takes `WORKER_PER_SECOND` records and commits."""
+    """Plays the workers: the group has a member for each pod, which reads and commits `WORKER_PER_SECOND` records a second."""
 
     def __init__(self, harness: OperatorHarness) -> None:
         self._harness = harness
@@ -27,7 +27,7 @@ class PlayedWorkers:
         self._threads: list[threading.Thread] = []
 
     def as_many_as_pods(self) -> int:
-        """Makes pods ready and members of the group for them. Returns how many there are."""
+        """Makes all pods ready, starts a member of the group for each, and returns how many there are."""
         self._harness.play_kubelet()
         live = self._harness.stateful_set()
         wanted = live["spec"]["replicas"] if live is not None else 0
@@ -70,7 +70,7 @@ def played_workers(harness: OperatorHarness) -> Iterator[PlayedWorkers]:
 
 @contextmanager
 def produced(harness: OperatorHarness, topic: str, partitions: range, per_second: int) -> Iterator[None]:
-    """Records come all the time, the same number into each of the partitions."""
+    """Produces records all the time, spread evenly over the partitions."""
     producer = Producer({"bootstrap.servers": harness.broker.bootstrap, "linger.ms": 20})
 
     def produce(number: int) -> None:
@@ -94,7 +94,7 @@ def end_of(harness: OperatorHarness, topic: str, partition: int) -> int:
     return found
 
 
-def looked(harness: OperatorHarness) -> float:
+def offset_lookups(harness: OperatorHarness) -> float:
     return harness.operator.counted("delayed_topics_operator_kafka_calls_total", call="offsets_for_times")
 
 
@@ -110,15 +110,20 @@ def test_workers_that_do_not_catch_up_with_what_is_due_become_more_and_what_wait
         harness.wait_for("Ready", "True")
 
         with produced(harness, names.delays, range(4, 5), 10 * WORKER_PER_SECOND):
-            harness.wait(lambda: end_of(harness, names.delays, 4) > 10 * WORKER_PER_SECOND, "records wait for an hour")
-            looks = looked(harness)
-            harness.wait(lambda: looked(harness) > looks + 2, "the operator has looked at the offsets three times")
+            harness.wait(
+                lambda: end_of(harness, names.delays, 4) > 10 * WORKER_PER_SECOND,
+                "there are records that are due in an hour",
+            )
+            lookups = offset_lookups(harness)
+            harness.wait(
+                lambda: offset_lookups(harness) > lookups + 2, "the operator has looked at the offsets three times"
+            )
         assert (due_lag(harness), workers.as_many_as_pods()) == (0, 1)
 
         with produced(harness, names.front, range(4), 3 * WORKER_PER_SECOND):
             harness.wait(lambda: workers.as_many_as_pods() > 1, "there are more workers", seconds=60)
             harness.wait_event("WorkersScaled", "scaled from 1 to", "1 worker released")
-            harness.wait(lambda: workers.as_many_as_pods() == 3, "there are as many as may be", seconds=90)
+            harness.wait(lambda: workers.as_many_as_pods() == 3, "there are as many workers as allowed", seconds=90)
             assert due_lag(harness) > 0
         harness.wait(lambda: due_lag(harness) == 0, "all that is due is released", seen=lambda: due_lag(harness))
     told = (harness.resource() or {})["status"]["workers"]
@@ -135,5 +140,5 @@ def test_a_ready_topic_that_was_deleted_is_made_again_though_the_load_can_not_be
     harness.operator.kill()
     harness.kafka.delete_topics([ready])
     harness.operator.start()
-    harness.wait(lambda: harness.topic_ids().get(ready, former) != former, "there is another ready topic", seconds=60)
+    harness.wait(lambda: harness.topic_ids().get(ready, former) != former, "there is a new ready topic", seconds=60)
     harness.wait_for("TopicsReady", "True")

@@ -1,4 +1,4 @@
-"""spec.workers.autoscale: the resource, its workers and what people read of them."""
+"""spec.workers.autoscale: the resource, its workers, and what people read about them."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ KEY = ("orders", 0)
 
 
 def load(workers: int, *, due: int, released: int, seconds: int = 20) -> Load:
-    """As `due` records a second come due and `released` are released for so long, at most one second's work is lagging at first."""
+    """Returns the load after `seconds` in which `due` records a second came due and `released` records a second were released."""
     found = Load()
     for step in range(int(seconds / LOOK_SECONDS) + 1):
         at = step * LOOK_SECONDS
@@ -103,7 +103,7 @@ def test_new_bounds_hold_at_once(edit: dict[str, int], expected: int) -> None:
 
 def test_there_are_never_more_workers_than_partitions() -> None:
     simulation = running({"min": 30, "max": 50})
-    assert replicas(simulation) == 10  # four of the front topic, six of the delays topic
+    assert replicas(simulation) == 10  # four partitions of the front topic and six of the delays topic
 
 
 def test_there_are_never_more_workers_than_are_granted_and_it_is_said() -> None:
@@ -166,7 +166,7 @@ def test_an_operator_killed_while_it_scales_goes_on_with_the_number_that_it_deci
     simulation.load = load(1, due=25_000, released=10_000)
     with pytest.raises(Stopped):
         simulation.settle(actions=boundary)
-    simulation.load = Load()  # the next one has yet to look
+    simulation.load = Load()  # the next operator has not looked at the load yet
     simulation.settle()
     assert replicas(simulation) == 4
     decision = status(simulation).workers

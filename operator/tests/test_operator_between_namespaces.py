@@ -1,4 +1,4 @@
-"""Two teams share a Kafka cluster, and one attacks the other: nothing of the first is touched, and it is said who holds what."""
+"""Two teams share a Kafka cluster, and one attacks the other: nothing of the victim is touched, and conditions name the owner."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ RIVAL = {"team": "rival"}
 
 @pytest.fixture
 def rival(harness: OperatorHarness) -> str:
-    """Another team's namespace."""
+    """Creates another team's namespace and returns its name."""
     name = f"rival-of-{harness.namespace}"
     harness.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": RIVAL}})
     return name
@@ -28,7 +28,7 @@ def test_who_claims_what_another_has_is_told_whose_it_is_and_gets_and_breaks_not
     ids, workers = harness.topic_ids(), (harness.stateful_set() or {})["spec"]
     attacks = {
         "thief": (harness.topic, "False", "ClaimedByOther"),
-        "lookalike": (harness.topic.replace(".", "_"), "False", "ClaimedByOther"),  # one name to Kafka's metrics
+        "lookalike": (harness.topic.replace(".", "_"), "False", "ClaimedByOther"),  # the same name in Kafka's metrics
         "inside": (f"{harness.topic}.delays.x", "True", "ClaimHeld"),
     }
     for name, (topic, _, _) in attacks.items():
@@ -56,7 +56,7 @@ def test_a_foreign_topic_is_neither_adopted_nor_changed_nor_deleted(harness: Ope
     assert harness.topic in harness.condition("Claimed")["message"]
     harness.wait_event("TopicForeign", harness.topic)
     harness.delete()
-    assert (harness.topic_ids(), harness.settings(harness.topic)) == before, "nothing else was made, either"
+    assert (harness.topic_ids(), harness.settings(harness.topic)) == before, "no other topic was created either"
 
 
 def test_the_owner_of_a_connection_says_who_may_have_what(harness: OperatorHarness, rival: str) -> None:
@@ -118,4 +118,4 @@ def test_a_team_sets_nothing_on_pods_of_the_platform_but_what_the_connection_lis
 
     harness.apply(workers={"template": attempts["injected"][0]})
     harness.wait_for("Claimed", "False", "NotAllowed")
-    assert (harness.stateful_set() or {})["spec"]["template"] == template, "what ran before runs on"
+    assert (harness.stateful_set() or {})["spec"]["template"] == template, "the running workers stay as they are"

@@ -1,4 +1,4 @@
-"""Where a window begins: at serving's begin, or where the chain of audits stands."""
+"""Where an audit window begins: where serving began, or where the last audit of the chain ended."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ Meanwhile = Callable[[RegistryState], TopicsRecord | LayoutRecord]
 
 
 class Offsets:
-    """What Kafka says of a topic of two front partitions, the second of which is new: a value, behind the reads of a KafkaLink."""
+    """Answers like a KafkaLink for a topic with two front partitions, the second of which is new."""
 
     def __init__(self, *records: Any) -> None:
         self._registry = RegistryState()
@@ -142,7 +142,7 @@ def test_it_reads_from_when_the_oldest_of_what_was_pending_began() -> None:
     offsets, ends = {"orders": (40,), "orders.delays": (34, 30)}, {**AUDITED.ends, "orders.delays": (36, 35)}
     frozen = window(replace(AUDITED, offsets=offsets, ends=ends))
     assert frozen.roots_from_offsets == {"orders": (33, 0), "orders.delays": (33, 30)}
-    assert frozen.from_offsets["orders.ready"] == (32, 0), "all that has come since, and all that is that new"
+    assert frozen.from_offsets["orders.ready"] == (32, 0), "from the last end, and all of the new partition"
     assert [frozen.from_offsets[f"orders.{kind}"] for kind in ("dead", "delays")] == [(33, 0), (34, 30)]
 
 
@@ -160,13 +160,13 @@ def test_a_link_knows_what_the_one_before_has_written_for_it_and_other_audits_do
     assert AuditWindow.decode(window(before).encode()) == window(before)
     of_everything = window(before, since_last=False)
     assert (of_everything.carries, of_everything.carried) == (False, None)
-    assert ended(window(before), None).carried is None, "this one had no output: the next one reads from Kafka"
+    assert ended(window(before), None).carried is None, "this link wrote no output, so the next one reads from Kafka"
 
 
 def test_a_chain_never_goes_back_behind_what_it_has_accounted_for() -> None:
     ahead = replace(AUDITED, offsets={"orders": (55,), "orders.delays": (0, 30)})
     frozen = window(ahead)
-    assert frozen.committed_offsets["orders"] == (50, 50), "somebody has reset the group"
+    assert frozen.committed_offsets["orders"] == (50, 50), "the group was reset to earlier offsets"
     assert ended(frozen, None).offsets == {"orders": (55, 50), "orders.delays": (50, 50)}
 
 
@@ -192,7 +192,7 @@ def test_a_producers_open_transaction_is_not_waited_for() -> None:
     assert (frozen.end_offsets["orders"], frozen.end_offsets["orders.ready"]) == ((55, 55), (60, 60))
     behind, _ = freeze_it(Asked(), stable=40)
     assert isinstance(behind, AuditWindow), behind
-    assert behind.end_offsets["orders"] == behind.committed_offsets["orders"], "never below what was committed"
+    assert behind.end_offsets["orders"] == behind.committed_offsets["orders"], "never below the committed offsets"
 
 
 def test_ends_are_looked_up_such_that_no_copy_is_of_a_record_above_them() -> None:
@@ -223,7 +223,7 @@ def test_a_window_between_two_times_ends_before_the_second_and_reads_from_where_
     assert isinstance(frozen, AuditWindow), frozen
     begin_ms, end_ms = (int(at.timestamp() * 1000) for at in (begin, end))
     assert link.asked_ms == {begin_ms, end_ms, begin_ms - 10_000 - CLOCKS_MS}
-    assert frozen.from_offsets["orders"] == (33, 60), "nothing in the second is that new: its end"
+    assert frozen.from_offsets["orders"] == (33, 60), "partition 1 has no record that new, so its end counts"
     assert frozen.to_offsets == {"orders": (33, 60), "orders.delays": (33, 60)}
     assert frozen.committed_offsets == {"orders": (33, 50), "orders.delays": (33, 50)}
     assert frozen.roots_from_offsets == {"orders": (33, 60), "orders.delays": (33, 60)}
@@ -265,8 +265,8 @@ def unseen(beginning: int) -> tuple[str, ...]:
 
 
 def test_a_window_says_what_retention_may_have_removed_of_it() -> None:
-    """Kafka answers a time with the first record that is left, which looks as if none had been before it."""
-    assert unseen(beginning=32) == (), "what is left is older than the window: so nothing of it is missing"
+    """Kafka looks a time up among the records that are left, so the answer does not show that earlier ones were removed."""
+    assert unseen(beginning=32) == (), "a record that is left is older than the window, so none is missing"
     assert [sentence.split(". ")[0] for sentence in unseen(beginning=33)] == [
         f"retention has removed records of {name}, partitions 0" for name in NAMES.topics
     ]
@@ -285,7 +285,7 @@ def test_a_link_says_what_retention_may_have_removed_of_uncommitted_outcomes() -
     assert [sentence.split(", ")[0] for sentence in frozen.perhaps_unseen] == [
         f"retention has removed records of {name}" for name in (NAMES.ready, NAMES.dead_letter)
     ]
-    assert frozen.from_offsets[NAMES.ready][0] == 32, "below where the topic begins, which the audit says"
+    assert frozen.from_offsets[NAMES.ready][0] == 32, "below the begin of the topic, which the audit reports"
 
 
 def test_a_window_without_a_begin_begins_where_serving_did() -> None:
@@ -331,10 +331,10 @@ def test_what_retention_may_have_removed_of_another_ready_topic_may_hide_a_loss(
     def perhaps(beginning: int) -> tuple[str, ...]:
         frozen, _ = freeze_it(asked, allowed=(INVOICES, SHIPMENTS), beginning=beginning)
         assert isinstance(frozen, AuditWindow), frozen
-        assert not any("invoices" in sentence for sentence in frozen.unseen), "it hides losses and nothing else"
+        assert not any("invoices" in sentence for sentence in frozen.unseen), "it can only hide losses"
         return frozen.perhaps_unseen
 
-    assert perhaps(0) == perhaps(32) == (), "nothing was removed, or something is left that is older"
+    assert perhaps(0) == perhaps(32) == (), "nothing was removed, or an older record is left"
     assert sorted(perhaps(33)) == [
         f"retention has removed records of {name}, partitions 0. Partition 0 begins at offset 33. "
         f"It is unknown whether a removed record came after {since}"
@@ -353,7 +353,7 @@ def test_a_chain_knows_what_has_come_there_since_the_last_one_and_begins_anew_in
 
 
 def test_one_that_was_made_again_may_hide_a_loss_and_audits_of_everything_say_so_ever_after() -> None:
-    """One that was missing at a link and is there again is another one, too."""
+    """A topic that was missing at one link and exists at the next was created again, too."""
     said = "topic invoices was deleted and created again. Records may have been released into the former one"
     last = ended(of_ready_topics(Asked(since_last=True)), AUDITED.since_ms)
     missing = of_ready_topics(Asked(since_last=True), last, missing=["invoices"])
@@ -392,7 +392,7 @@ def test_an_audit_knows_whether_records_could_ever_be_cancelled_and_by_which_top
     assert control_id(control=True, ids=WITH_CONTROL) == "id-control"
     assert control_id(control=False, ids=WITH_CONTROL) == "id-control", "spec.control was removed, and the topic stays"
     assert control_id(control=True, ids=WITH_CONTROL, made_again=[NAMES.control]) is None
-    assert control_id(control=True) is None, "its id is not noted"
+    assert control_id(control=True) is None, "the registry does not record its id"
 
 
 def test_a_control_topic_that_came_while_the_offsets_were_looked_up_counts() -> None:

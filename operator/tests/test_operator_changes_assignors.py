@@ -1,4 +1,4 @@
-"""Another assignor while workers run: replaced one by one where both may be in one group, and all at once where they may not."""
+"""The assignor changes while workers run: they are replaced one by one if both can be in one group, and all at once otherwise."""
 
 import json
 from typing import Any
@@ -84,10 +84,10 @@ def test_from_and_to_sticky_all_stop_and_their_sessions_end_before_others_start(
 
     stateful_set(simulation)["status"]["replicas"] = 0
     simulation.settle()
-    assert stateful_set(simulation)["spec"]["replicas"] == 0, "they are members until their sessions are over"
+    assert stateful_set(simulation)["spec"]["replicas"] == 0, "stopped workers are members until their sessions end"
 
     simulation.kafka.members[group(simulation)] = ()
-    simulation.may_roll = False  # it was its turn when they stopped
+    simulation.may_roll = False  # the resource had its turn already, when its workers stopped
     simulation.settle()
     assert (stateful_set(simulation)["spec"]["replicas"], config(simulation)) == (3, expected)
     come_up(simulation)
@@ -134,7 +134,7 @@ def test_while_members_join_and_kafka_tells_no_assignor_it_is_the_one_that_was_s
 
 
 def test_a_worker_that_was_started_before_the_others_had_joined_is_stopped_with_them() -> None:
-    """It was edited before a member was there: replacing them began, and the first new one is refused."""
+    """The edit came before the group had members, so a rolling replacement began, and Kafka refuses the first new worker."""
     simulation = Simulation(resource(workers={"replicas": 3}, rebalance=RANGE))
     simulation.settle()
     simulation.edit(rebalance=STICKY)

@@ -1,4 +1,4 @@
-"""Whose is a topic? The registry's first claim decides; what a namespace may own, the connection's owner."""
+"""The first claim in the registry decides who owns a topic; the owner of the connection decides what a namespace may own."""
 
 import copy
 from dataclasses import replace
@@ -57,7 +57,7 @@ def test_who_claimed_second_withdraws_at_once() -> None:
 def test_of_two_that_claim_at_the_same_time_exactly_one_owns_the_topic() -> None:
     kafka = Kafka()
     first, second = Simulation(resource(), kafka=kafka), Simulation(resource(namespace="other"), kafka=kafka)
-    plans = [reconcile(simulation.observe()) for simulation in (first, second)]  # both have seen a free topic
+    plans = [reconcile(simulation.observe()) for simulation in (first, second)]  # both see an unclaimed topic
     for simulation, plan in zip((second, first), reversed(plans), strict=True):
         for action in plan.actions:
             simulation.execute(action)
@@ -112,7 +112,9 @@ def test_a_topic_that_nobody_claimed_is_foreign_and_left_alone(existing: str) ->
 def test_a_topic_that_somebody_made_while_kafka_refused_ours_is_never_touched(theirs: str) -> None:
     simulation = Simulation(resource(replicationFactor=100, deletionPolicy="Delete"))
     with pytest.raises(Stopped):
-        simulation.settle(actions=3)  # finalizer, claim and planned layout: Kafka has no hundred brokers
+        simulation.settle(
+            actions=3
+        )  # finalizer, claim, planned layout; Kafka does not have a hundred brokers for the topics
     simulation.kafka.create(theirs, 1, 1, config={"cleanup.policy": "compact"})
     before = copy.deepcopy(simulation.kafka.topics)
     simulation.edit(replicationFactor=1)

@@ -1,4 +1,4 @@
-"""A DelayedTopic whose records can be cancelled: its control topic comes, is kept as it has to be, and goes."""
+"""A DelayedTopic whose records can be cancelled: its control topic is created, kept as it should be, and deleted."""
 
 import copy
 from dataclasses import replace
@@ -24,14 +24,14 @@ def made(**spec: Any) -> Simulation:
 
 
 def is_read(simulation: Simulation) -> bool:
-    """Whether workers are told to read the control topic."""
+    """Returns whether the registry tells workers to read the control topic."""
     layout = simulation.kafka.registry.layouts["orders"]
     assert layout.state == "serving"
     return layout.control
 
 
 def shown(simulation: Simulation) -> dict[str, str]:
-    """Names of the topics in the status, by role."""
+    """Returns the names of the topics in the status, by role."""
     return {topic.role: topic.name for topic in parse("DelayedTopic", simulation.raw).status.topics}
 
 
@@ -69,7 +69,7 @@ def test_workers_are_told_of_it_when_it_is_there_wherever_the_operator_is_killed
         with pytest.raises(Stopped):
             simulation.settle(actions=boundary)
         layout = simulation.kafka.registry.layouts.get("orders")
-        assert layout is None or layout.state == "serving" or not live, "what is served goes on"
+        assert layout is None or layout.state == "serving" or not live, "a served topic stays served"
         assert layout is None or not layout.control or CONTROL in simulation.kafka.registry.topics["orders"].ids
         simulation.settle()
         assert is_read(simulation)
@@ -322,7 +322,7 @@ def test_its_partition_counts_for_the_quota_until_it_is_deleted() -> None:
     assert (is_read(simulation), tenant.used().partitions) == (False, 7)
     simulation.edit(control={})
     tenant.settle()
-    assert is_read(simulation), "what there is stays"
+    assert is_read(simulation), "a control topic that exists is kept"
 
 
 def test_a_grant_of_one_partition_a_topic_is_enough_for_it() -> None:

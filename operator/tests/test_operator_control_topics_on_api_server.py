@@ -9,7 +9,7 @@ pytestmark = pytest.mark.api
 
 
 def is_read(harness: OperatorHarness) -> bool:
-    """Whether workers are told to read the control topic."""
+    """Returns whether the registry tells workers to read the control topic."""
     layout = harness.registry().layouts[harness.topic]
     return layout.state == "serving" and layout.control
 
@@ -26,7 +26,7 @@ def test_a_live_resource_gets_a_control_topic_keeps_it_and_takes_it_along(harnes
     layout = harness.registry().layouts[harness.topic].layout
 
     harness.apply(deletionPolicy="Delete", control={})
-    harness.wait(lambda: is_read(harness), "workers are told of the control topic")
+    harness.wait(lambda: is_read(harness), "workers are told to read the control topic")
     assert harness.topics()[control] == 1
     assert harness.registry().topics[harness.topic].ids[control] == harness.topic_ids()[control]
     assert harness.registry().layouts[harness.topic].layout == layout
@@ -39,12 +39,14 @@ def test_a_live_resource_gets_a_control_topic_keeps_it_and_takes_it_along(harnes
 
     harness.kafka.alter_topic_configs({control: {"cleanup.policy": "compact"}})
     harness.wait(
-        lambda: harness.settings(control) == settings, "it is repaired", seen=lambda: harness.settings(control)
+        lambda: harness.settings(control) == settings,
+        "the settings are repaired",
+        seen=lambda: harness.settings(control),
     )
 
     ids = harness.topic_ids()
     without_control(harness)
-    harness.wait(lambda: not is_read(harness), "workers are told to read it no more")
+    harness.wait(lambda: not is_read(harness), "workers are told to stop reading it")
     assert (harness.topic_ids(), harness.settings(control)) == (ids, settings)
     harness.delete()
     assert harness.topics() == {}

@@ -1,4 +1,4 @@
-"""What controllers do with what they are told: connections that may not be used, writes that do not last."""
+"""How controllers handle connections that may not be used, and writes that somebody undoes."""
 
 import asyncio
 import base64
@@ -41,7 +41,7 @@ OURS = Key("KafkaConnection", "shop", "ours")
 
 
 class Kubernetes:
-    """Has one Secret, and takes any status."""
+    """Has the same Secret under every name, and accepts any status."""
 
     async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
         return {"kind": kind, "data": {"ca.crt": base64.b64encode(b"garbage").decode()}}
@@ -106,10 +106,10 @@ def test_a_connection_goes_on_with_what_it_was_opened_with_while_it_or_its_names
         {"bootstrapServers": ["127.0.0.1:1"], "sasl": {"secretRef": {"name": "gone"}}}
     )
     store = stored()
-    looked = connections(store, kube=WithoutSecrets(), tenant_namespaces=("shop",))
+    reconciler = connections(store, kube=WithoutSecrets(), tenant_namespaces=("shop",))
 
     def connected() -> Connection:
-        return asyncio.run(looked._connected(OURS, store.get(*OURS) or {}, spec, entry))
+        return asyncio.run(reconciler._connected(OURS, store.get(*OURS) or {}, spec, entry))
 
     with pytest.raises(ConnectionUnusable, match="gone does not exist"):
         connected()
@@ -128,9 +128,9 @@ def test_a_connection_goes_on_with_what_it_was_opened_with_while_it_or_its_names
 
 
 def test_a_certificate_that_is_none_is_a_condition_and_not_a_crash() -> None:
-    looked = connections(stored(tls={"caSecretRef": {"name": "ca"}}), tenant_namespaces=("shop",))
-    asyncio.run(looked.reconcile(OURS))
-    state, link = looked.look(OURS)
+    reconciler = connections(stored(tls={"caSecretRef": {"name": "ca"}}), tenant_namespaces=("shop",))
+    asyncio.run(reconciler.reconcile(OURS))
+    state, link = reconciler.look(OURS)
     assert link is None
     assert isinstance(state, Unusable)
     assert state.reason == Reason.SPEC_INVALID
@@ -147,10 +147,10 @@ class Forbidding(Kubernetes):
 def test_rights_that_are_missing_for_workers_that_nobody_asks_for_are_in_no_connections_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In a namespace that is deleted the rights go first. A link to Kafka that is opened anew for each try would pile up."""
+    """When a namespace is deleted, the rights go first. If each retry opened a new link to Kafka, links would pile up."""
     store = stored()
     as_it_is = store.get(*OURS) or {}
-    looked = connections(store, kube=Forbidding(), tenant_namespaces=("shop",))
+    reconciler = connections(store, kube=Forbidding(), tenant_namespaces=("shop",))
     opened: list[KafkaLink] = []
 
     async def reach(entry: _Entry, *_: object) -> Found:
@@ -159,11 +159,11 @@ def test_rights_that_are_missing_for_workers_that_nobody_asks_for_are_in_no_conn
             opened.append(entry.link)  # type: ignore[arg-type]
         return Found(ClusterInfo(cluster_id="c", brokers=(1,)), 1, 1, "registry")
 
-    monkeypatch.setattr(looked, "_reach", reach)
+    monkeypatch.setattr(reconciler, "_reach", reach)
     for _ in range(2):
         store.put(as_it_is)
-        asyncio.run(looked.reconcile(OURS))
-    state, link = looked.look(OURS)
+        asyncio.run(reconciler.reconcile(OURS))
+    state, link = reconciler.look(OURS)
     assert isinstance(state, Usable)
     assert opened == [link]
 
@@ -175,7 +175,7 @@ LOGIN = {"username": "shop", "password": "secret", "user": "other", "pass": "wor
 
 
 class Secrets(Kubernetes):
-    """As Strimzi writes them, for a Kafka cluster `main`, and one by hand."""
+    """Has Secrets as Strimzi writes them for a Kafka cluster `main`, and one that somebody wrote by hand."""
 
     def __init__(self) -> None:
         self._secrets = {"main-cluster-ca-cert": CLUSTER_CA, "cert": TLS_USER, "scram": SCRAM_USER, "login": LOGIN}
@@ -186,10 +186,10 @@ class Secrets(Kubernetes):
 
 
 def files(**spec: Any) -> dict[str, str]:
-    """What workers and audits are given."""
-    told = connections(Store(), kube=Secrets(), tenant_namespaces=("shop",))
+    """Returns the files of the connection that workers and audits are given."""
+    reconciler = connections(Store(), kube=Secrets(), tenant_namespaces=("shop",))
     wanted = KafkaConnectionSpec.model_validate({"bootstrapServers": ["k:9093"], **spec})
-    return asyncio.run(told._connection(OURS, wanted)).to_files()
+    return asyncio.run(reconciler._connection(OURS, wanted)).to_files()
 
 
 def test_the_secret_of_a_scram_user_of_strimzi_serves_as_it_is() -> None:
@@ -244,18 +244,18 @@ def test_who_waits_for_a_connection_that_nobody_gets_to_look_at_waits_no_longer_
 
 
 def test_one_call_without_an_answer_has_the_connection_looked_at_and_a_registry_that_is_lost_ends_its_use() -> None:
-    looked = connections(stored(), tenant_namespaces=("shop",))
+    reconciler = connections(stored(), tenant_namespaces=("shop",))
     told: list[str] = []
-    looked._doubted, looked._changed = lambda _: told.append("look"), lambda _: told.append("changed")
+    reconciler._doubted, reconciler._changed = lambda _: told.append("look"), lambda _: told.append("changed")
     link = SimpleNamespace(registry_id="r", connection=Connection(bootstrap_servers="127.0.0.1:1"))
     state = usable()
-    looked._entries[OURS] = _Entry(state, link=link, generation=1)  # type: ignore[arg-type]
-    looked.doubt(OURS, KafkaUnreachable("no answer"))
-    looked.doubt(OURS, KafkaUnreachable("no answer again"))
-    assert looked.look(OURS)[0] is state
+    reconciler._entries[OURS] = _Entry(state, link=link, generation=1)  # type: ignore[arg-type]
+    reconciler.doubt(OURS, KafkaUnreachable("no answer"))
+    reconciler.doubt(OURS, KafkaUnreachable("no answer again"))
+    assert reconciler.look(OURS)[0] is state
     assert told == ["look"]
-    looked.doubt(OURS, RegistryTooLarge("too large", code="REGISTRY_TOO_LARGE"))
-    said, link_now = looked.look(OURS)
+    reconciler.doubt(OURS, RegistryTooLarge("too large", code="REGISTRY_TOO_LARGE"))
+    said, link_now = reconciler.look(OURS)
     assert isinstance(said, Unusable)
     assert (said.reason, link_now) == (Reason.REGISTRY_TOO_LARGE, None)
     assert told == ["look", "look", "changed"]
@@ -316,12 +316,12 @@ def test_what_an_action_waits_for_is_said_if_it_does_not_come_soon(monkeypatch: 
 
     now = _now()
     monkeypatch.setattr(delayed_topic, "_now", lambda: now)
-    looked = controller(Waits, Taken(), Recorder(Taken()))  # type: ignore[arg-type]
-    assert asyncio.run(looked.reconcile(ORDERS)) == SOON_SECONDS
-    assert not (looked._context.store.get(*ORDERS) or {})["status"]
+    reconciler = controller(Waits, Taken(), Recorder(Taken()))  # type: ignore[arg-type]
+    assert asyncio.run(reconciler.reconcile(ORDERS)) == SOON_SECONDS
+    assert not (reconciler._context.store.get(*ORDERS) or {})["status"]
     now += timedelta(seconds=WAITING_SECONDS)
-    assert asyncio.run(looked.reconcile(ORDERS)) == UNDONE_SECONDS
-    status = (looked._context.store.get(*ORDERS) or {})["status"]
+    assert asyncio.run(reconciler.reconcile(ORDERS)) == UNDONE_SECONDS
+    status = (reconciler._context.store.get(*ORDERS) or {})["status"]
     assert status["observedGeneration"] == 1
     ready = next(c for c in status["conditions"] if c["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "InProgress")
@@ -352,13 +352,13 @@ def test_what_a_webhook_puts_back_is_applied_once_a_resync_and_no_event_says_oth
 
     now = _now()
     monkeypatch.setattr(delayed_topic, "_now", lambda: now)
-    looked = controller(Mirrored, Webhook(), Recorder())
-    looked._context.store.put(live)
+    reconciler = controller(Mirrored, Webhook(), Recorder())
+    reconciler._context.store.put(live)
     for _ in range(3):
-        assert asyncio.run(looked.reconcile(ORDERS)) == looked._context.settings.resync_seconds
+        assert asyncio.run(reconciler.reconcile(ORDERS)) == reconciler._context.settings.resync_seconds
     assert (len(written), told) == (1, [])
-    now += timedelta(seconds=looked._context.settings.resync_seconds)
-    assert asyncio.run(looked.reconcile(ORDERS)) == looked._context.settings.resync_seconds
+    now += timedelta(seconds=reconciler._context.settings.resync_seconds)
+    assert asyncio.run(reconciler.reconcile(ORDERS)) == reconciler._context.settings.resync_seconds
     assert len(written) == 2
 
 

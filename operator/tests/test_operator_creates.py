@@ -1,4 +1,4 @@
-"""A DelayedTopic is applied: what is made, in which order, and whatever happens in between."""
+"""A DelayedTopic is applied: what the operator creates, in which order, and what may happen in between."""
 
 from collections.abc import Iterator
 
@@ -116,7 +116,7 @@ def test_a_front_topic_that_an_early_producer_had_made_after_the_claim_is_foreig
     with pytest.raises(Stopped):
         simulation.settle(actions=boundary)
     config = {"message.timestamp.type": "CreateTime"}
-    simulation.kafka.create("orders", 1, config=config)  # as brokers do by themselves
+    simulation.kafka.create("orders", 1, config=config)  # as brokers do with auto.create.topics.enable
     simulation.settle()
     assert simulation.condition(Condition.TOPICS_READY).reason == Reason.TOPIC_FOREIGN
     assert (set(simulation.kafka.topics), simulation.kafka.topics["orders"].config) == ({"orders"}, config)

@@ -1,4 +1,4 @@
-"""A DelayedTopic is deleted: what goes, in which order, and what stays."""
+"""A DelayedTopic is deleted: what the operator removes, in which order, and what stays."""
 
 from datetime import timedelta
 
@@ -117,7 +117,7 @@ def test_who_never_owned_the_topic_deletes_nothing() -> None:
     assert list(simulation.kafka.registry.claims) == [claim.key]
 
 
-def gone(simulation: Simulation) -> None:
+def kafka_goes_away(simulation: Simulation) -> None:
     simulation.connection = Unusable(
         reason=Reason.KAFKA_UNREACHABLE, message="Kafka does not answer", since=simulation.now
     )
@@ -126,7 +126,7 @@ def gone(simulation: Simulation) -> None:
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])
 def test_with_kafka_away_a_deletion_waits_five_minutes_and_then_leaves_everything_with_a_warning(policy: str) -> None:
     simulation = Simulation.serving(deletionPolicy=policy)
-    gone(simulation)
+    kafka_goes_away(simulation)
     simulation.delete()
     simulation.settle()
     assert simulation.children == {}
@@ -144,7 +144,7 @@ def test_with_kafka_away_a_deletion_waits_five_minutes_and_then_leaves_everythin
 def test_kafka_that_comes_back_in_time_is_cleaned_up() -> None:
     simulation = Simulation.serving(deletionPolicy="Delete")
     usable = simulation.connection
-    gone(simulation)
+    kafka_goes_away(simulation)
     simulation.delete()
     simulation.settle()
     simulation.now += timedelta(seconds=200)
@@ -156,7 +156,7 @@ def test_kafka_that_comes_back_in_time_is_cleaned_up() -> None:
 def test_a_terminating_namespace_whose_credentials_went_first_is_not_held_up() -> None:
     simulation = Simulation.serving(deletionPolicy="Delete")
     simulation.terminating = True
-    gone(simulation)
+    kafka_goes_away(simulation)
     simulation.delete()
     simulation.settle()
     assert simulation.gone
@@ -203,7 +203,9 @@ def test_plan_only_that_never_did_anything_is_gone_at_once_and_deletes_nothing(p
 
 def test_plan_only_does_not_hold_up_the_deletion_of_what_was_live_before() -> None:
     simulation = Simulation.serving(deletionPolicy="Delete")
-    simulation.raw["metadata"]["annotations"][PLAN_ONLY] = "true"  # it plans what a spec makes; a deletion is no spec
+    simulation.raw["metadata"]["annotations"][PLAN_ONLY] = (
+        "true"  # it holds for what the spec asks for, not for a deletion
+    )
     simulation.delete()
     simulation.settle()
     assert simulation.gone

@@ -1,4 +1,4 @@
-"""The due lag of a delayed topic, from the append times and offsets that Kafka has."""
+"""The due lag of a delayed topic, computed from the append times and offsets that Kafka has."""
 
 import asyncio
 import base64
@@ -26,12 +26,12 @@ NAMES = TopicNames.of("orders")
 FRONT, DELAYED = (NAMES.front, 0), (NAMES.delays, 4)
 """The second has a delay of 10 s."""
 YESTERDAY_MS = 1_700_000_000_000
-"""Of the broker's clock, which nobody set."""
+"""A time of the broker's clock, which nobody has set."""
 
 
 @dataclass
 class FakeLink:
-    """`appended_ms`: when each record of a partition was appended."""
+    """A KafkaLink whose topics have records with these append times: `appended_ms` has those of each partition, by offset."""
 
     appended_ms: dict[TopicPartitionKey, list[int]] = field(default_factory=dict)
     committed_offsets: dict[TopicPartitionKey, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ def lag(link: FakeLink) -> int:
 
 
 class Looks:
-    """One after the other, at the seconds of a clock that the test has."""
+    """Looks at the load again and again, by a clock that the test sets."""
 
     def __init__(self, link: FakeLink) -> None:
         self._link = cast(KafkaLink, link)
@@ -95,39 +95,39 @@ def lags(link: FakeLink, *, at_seconds: Sequence[float]) -> list[int]:
     return [looks.lag(at) for at in at_seconds]
 
 
-def a_second(count: int, *, until_ms: int = YESTERDAY_MS, per_second: int = 100) -> list[int]:
-    """So many records at that rate, the last at `until_ms`."""
+def append_times(count: int, *, until_ms: int = YESTERDAY_MS, per_second: int = 100) -> list[int]:
+    """Returns the append times of `count` records at this rate, the last of which is appended at `until_ms`."""
     return [until_ms - 1000 * number // per_second for number in range(count)][::-1]
 
 
 def test_what_waits_does_not_count_and_what_is_due_does_by_the_brokers_clock() -> None:
-    link = FakeLink({DELAYED: a_second(3000)})
-    assert lag(link) == 3000 - 1101, "the last 10 s wait, and what was due within the last second may be on its way"
+    link = FakeLink({DELAYED: append_times(3000)})
+    assert lag(link) == 3000 - 1101, "the last 10 s wait, and records due within the last second may be in flight"
     link.committed_offsets[DELAYED] = 1899
     assert lag(link) == 0
 
 
 def test_all_of_the_front_topic_is_to_go_on_at_once() -> None:
-    link = FakeLink({FRONT: a_second(500)}, {FRONT: 150})
+    link = FakeLink({FRONT: append_times(500)}, {FRONT: 150})
     assert lag(link) == 500 - 101 - 150
 
 
 def test_what_is_finished_above_the_committed_offset_does_not_count() -> None:
     finished = base64.b64encode(zlib.compress(bytes([0b11, 0b10]))).decode()
-    link = FakeLink({FRONT: a_second(500)}, {FRONT: 150}, f"dt1:{finished}:id")
+    link = FakeLink({FRONT: append_times(500)}, {FRONT: 150}, f"dt1:{finished}:id")
     assert lag(link) == 500 - 101 - 153
     link.metadata = "of somebody else"
     assert lag(link) == 500 - 101 - 150
 
 
 def test_when_nothing_comes_in_any_more_the_last_releases_tell_the_time() -> None:
-    link = FakeLink({DELAYED: a_second(3000)})
+    link = FakeLink({DELAYED: append_times(3000)})
     link.appended_ms[NAMES.ready, 2] = [YESTERDAY_MS + 20_000]
     assert lag(link) == 3000
 
 
 def test_when_nothing_comes_in_or_out_any_more_time_goes_on() -> None:
-    link = FakeLink({DELAYED: a_second(3000), FRONT: [YESTERDAY_MS - 1]})
+    link = FakeLink({DELAYED: append_times(3000), FRONT: [YESTERDAY_MS - 1]})
     assert lags(link, at_seconds=(0, 4, 10, 600)) == [1899, 2300, 2900, 3001]
 
 
@@ -140,7 +140,7 @@ def test_time_does_not_go_back_when_records_come_again() -> None:
 
 
 def test_retention_that_removes_the_newest_record_does_not_turn_time_back() -> None:
-    link = FakeLink({DELAYED: a_second(300), (NAMES.ready, 0): [YESTERDAY_MS + 20_000]})
+    link = FakeLink({DELAYED: append_times(300), (NAMES.ready, 0): [YESTERDAY_MS + 20_000]})
     looks = Looks(link)
     assert looks.lag(0) == 300
     link.appended_ms[NAMES.ready, 0] = []
@@ -148,7 +148,7 @@ def test_retention_that_removes_the_newest_record_does_not_turn_time_back() -> N
 
 
 def test_time_goes_on_while_kafka_can_not_be_asked() -> None:
-    link, view = FakeLink({DELAYED: a_second(300)}), served()
+    link, view = FakeLink({DELAYED: append_times(300)}), served()
     looks = Looks(link)
     assert looks.lag(0) == 0
     looks.look(4, replace(view, topics={**view.topics, NAMES.ready: None}))
@@ -181,7 +181,7 @@ def test_one_worker_more_helps_where_one_has_several_partitions_that_lag() -> No
         (2000, (member("w-0", FRONT, (NAMES.front, 1)), member("w-1", DELAYED)), False),
         (0, (member("w-0"), member("w-1", FRONT, DELAYED)), False),
     ):
-        link = FakeLink({FRONT: a_second(records), DELAYED: a_second(5000)})
+        link = FakeLink({FRONT: append_times(records), DELAYED: append_times(5000)})
         found = look(link, replace(view, group=replace(view.group, state="Stable", members=members))).latest
         assert found is not None
         assert found.shared is shared
@@ -202,7 +202,7 @@ def test_a_worker_for_which_there_is_no_node_does_not_keep_the_others_from_becom
 
 
 class Silent(FakeLink):
-    """Kafka does not answer for a partition without a leader, and refuses what is asked of a topic that is missing."""
+    """Fails as Kafka would: it does not answer for a partition without a leader, and refuses requests about a missing topic."""
 
     async def offsets(self, places: Sequence[TopicPartitionKey], which: str) -> Mapping[TopicPartitionKey, int]:
         raise KafkaUnreachable("no answer")

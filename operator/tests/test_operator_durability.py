@@ -1,4 +1,4 @@
-"""On how many brokers a record is before it counts as written, with three brokers of which one is away."""
+"""How many brokers have a record before it counts as written. There are three brokers, and one of them goes away."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ def brokers() -> Iterator[Brokers]:
 
 @pytest.fixture
 def three(api: KubeApi, brokers: Brokers) -> Iterator[OperatorHarness]:
-    """As `harness`, with three brokers of its own."""
+    """Yields a harness like `harness`, with three brokers of its own."""
     with OperatorHarness(api, brokers.members[0], OperatorProcess(api, "--resync-seconds=3")).opened() as made:
         yield made
 
@@ -75,7 +75,7 @@ def test_topics_that_are_made_while_a_broker_is_away_have_all_their_replicas(
     three.operator.kill()
     brokers.members[2].kill()
     three.operator.start()
-    three.wait(lambda: three.connection_status()["brokers"] == 2, "one of them is away", seen=three.connection_status)
+    three.wait(lambda: three.connection_status()["brokers"] == 2, "one broker is away", seen=three.connection_status)
     three.apply()
     three.wait_for("TopicsReady", "True")
     three.wait(  # a broker may learn of a topic a moment later

@@ -1,4 +1,4 @@
-"""Kafka hasn't the rebalance protocol of the spec: the workers have the older one, and it is said."""
+"""Kafka does not have the rebalance protocol of the spec: the workers use the older one, and conditions say so."""
 
 import json
 from typing import Any
@@ -16,14 +16,14 @@ def running(rebalance: dict[str, str]) -> Simulation:
 
 
 def ended(code: int, message: str) -> dict[str, Any]:
-    """A pod whose container has ended, and waits to be started again."""
+    """Returns a pod whose container has ended and waits for its restart."""
     state = {"lastState": {"terminated": {"exitCode": code, "reason": "Error", "message": message}}}
     statuses = [{"name": "worker", "ready": False, "state": {"waiting": {"reason": "CrashLoopBackOff"}}, **state}]
     return {"metadata": {"name": "orders-2"}, "status": {"phase": "Running", "containerStatuses": statuses}}
 
 
 def refuse(simulation: Simulation) -> None:
-    """A worker ends and says why, and is looked at."""
+    """A worker ends because Kafka refuses its protocol, and the operator reads why."""
     simulation.worker_pods = (ended(3, f"INFO subscribed\nError: {WORDS}\n"),)
     simulation.settle()
     simulation.worker_pods = ()
@@ -56,7 +56,7 @@ def test_workers_that_kafka_refuses_the_protocol_have_the_older_one_until_the_re
 
     simulation.edit(retryCap=7)
     simulation.settle()
-    assert protocol(simulation) == ("consumer", "Uniform"), "Kafka may have it by now"
+    assert protocol(simulation) == ("consumer", "Uniform"), "Kafka may have the protocol by now"
     refuse(simulation)
     simulation.edit(rebalance={"protocol": "Classic", "assignor": "RoundRobin"})
     simulation.settle()
@@ -66,7 +66,7 @@ def test_workers_that_kafka_refuses_the_protocol_have_the_older_one_until_the_re
 
 @pytest.mark.parametrize("boundary", [1, 2])
 def test_an_operator_killed_while_it_falls_back_goes_on_with_that(boundary: int) -> None:
-    """By then the pod that said it may have been replaced."""
+    """The pod that reported the refusal may have been replaced by then."""
     simulation = running({"protocol": "Classic"})
     simulation.edit(rebalance=UNIFORM)
     simulation.settle()

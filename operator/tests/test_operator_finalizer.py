@@ -1,4 +1,4 @@
-"""Nothing is made for a resource before it has the finalizer, by which the operator removes all of it again."""
+"""Nothing is created for a resource before it has the finalizer, by which the operator removes all of it again."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ ORDERS = Key("DelayedTopic", "shop", "orders")
 
 
 class Cluster:
-    """Kubernetes, Kafka and Events as `execute` uses them. `deleted`: the resource is no more, whatever the operator has been told."""
+    """Kubernetes, Kafka and Events as `execute` uses them. `deleted`: the resource is gone, even if the operator has not seen that yet."""
 
     def __init__(self, *, deleted: bool) -> None:
         self.deleted = deleted
@@ -39,11 +39,11 @@ class Cluster:
         self.written += records
 
     async def record(self, told_of: dict[str, Any], notice: object) -> None:
-        """Events are no matter here."""
+        """Ignores Events, which do not matter here."""
 
 
 def known(uid: str) -> dict[str, Any]:
-    """As the operator was told of it."""
+    """Returns the resource as the operator saw it last."""
     found = resource(uid=uid)
     found["metadata"]["resourceVersion"] = "1"
     return found
@@ -81,7 +81,7 @@ def test_resources_that_are_deleted_as_soon_as_they_are_made_leave_no_claim(harn
     names = [f"{harness.topic}-{number}" for number in range(20)]
     for number, name in enumerate(names):
         harness.api.apply(harness.delayed_topic(name, deletionPolicy="Delete"))
-        time.sleep(number / 100)  # each is met at another point of its first pass
+        time.sleep(number / 100)  # each is deleted at another point of its first pass
         harness.api.delete("DelayedTopic", name, harness.namespace)
     harness.apply()
     harness.wait_until_served()
@@ -89,6 +89,6 @@ def test_resources_that_are_deleted_as_soon_as_they_are_made_leave_no_claim(harn
     def left() -> list[str]:
         return [found["metadata"]["name"] for found in harness.api.list_all("DelayedTopic")]
 
-    harness.wait(lambda: left() == [harness.topic], "the others are gone", seen=left)
+    harness.wait(lambda: left() == [harness.topic], "the other resources are gone", seen=left)
     owners = [entry.claim.owner for entry in harness.registry().claims.values()]
     assert [owner.name for owner in owners if owner.namespace == harness.namespace] == [harness.topic]

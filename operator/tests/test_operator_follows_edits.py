@@ -1,4 +1,4 @@
-"""A served DelayedTopic is edited, or what it needs in Kafka is changed behind its back."""
+"""A served DelayedTopic is edited, or somebody changes in Kafka what it needs."""
 
 from dataclasses import replace
 from typing import Any
@@ -78,7 +78,7 @@ def test_an_operator_killed_while_growing_goes_on_where_it_was(boundary: int) ->
 
 
 def refused_growth(simulation: Simulation, **spec: Any) -> None:
-    """As where Kafka, or a policy of it, does not take the number."""
+    """Edits the spec where Kafka, or a policy of it, refuses the number of partitions: only the registry can be written."""
     simulation.edit(**spec)
     plan = reconcile(simulation.observe())
     for action in plan.actions:
@@ -167,12 +167,12 @@ def test_the_registry_says_from_when_on_nothing_may_come_out_twice() -> None:
     assert from_ms(guarantee="AtLeastOnce") is None
     simulation.workers_come_up()
     simulation.may_roll = False
-    assert from_ms(guarantee="ExactlyOnce") is None, "its workers wait for their turn"
+    assert from_ms(guarantee="ExactlyOnce") is None, "the workers with AtLeastOnce wait for their turn"
     simulation.may_roll = True
     simulation.later(2 * ROLLED_MS / 1000)
-    assert from_ms() is None, "workers with the former one go on"
+    assert from_ms() is None, "the workers with AtLeastOnce still run"
     simulation.workers_come_up()
-    assert (from_ms() or 0) >= since_ms + 3 * ROLLED_MS, "workers with the former one are rolled"
+    assert (from_ms() or 0) >= since_ms + 3 * ROLLED_MS, "the workers with AtLeastOnce were replaced"
 
 
 def test_the_registry_keeps_former_lists_and_caps_and_growth_is_no_edit_of_them() -> None:
@@ -193,7 +193,7 @@ def test_the_registry_keeps_former_lists_and_caps_and_growth_is_no_edit_of_them(
 
 
 def test_while_a_growth_is_refused_the_registry_says_what_is_served_until_then() -> None:
-    """A worker that starts meanwhile knows of it from there only, and an audit judges by the list that was followed."""
+    """A worker that starts meanwhile knows only the registry, and an audit judges by the delay list that was followed."""
     simulation = Simulation.serving(delaySeconds=[0, 10])
     served = simulation.kafka.registry.layouts["orders"]
     refused_growth(simulation, delaySeconds=[0, 60], retryCap=2, paused=True, partitions=50)
@@ -340,7 +340,7 @@ def test_more_partitions_than_kafka_takes_is_a_condition_and_nothing_is_done() -
 
 
 def test_workers_learn_how_many_there_are_to_be_before_some_are_taken_away() -> None:
-    """Those that are not to come back leave the group at once, and their partitions wait for no session's end."""
+    """Workers that will not come back leave the group at once, so that their partitions do not wait for a session to end."""
     simulation = Simulation.serving(workers={"replicas": 3})
     simulation.edit(workers={"replicas": 1})
     simulation.settle()

@@ -1,4 +1,4 @@
-"""A tenant's own KafkaConnection: everything lives in the tenant's namespace, where the operator is let in."""
+"""A tenant's own KafkaConnection: all objects are in the tenant's namespace, which has let the operator in."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ OWN = {"kind": "KafkaConnection", "name": "mine"}
 
 @pytest.fixture
 def tenant(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
-    """A harness whose namespace has let the operator in."""
+    """Yields a harness whose namespace has let the operator in."""
     made = OperatorHarness(api, broker, OperatorProcess(api))
     made.operator = OperatorProcess(api, "--resync-seconds=3", f"--tenant-namespace={made.namespace}")
     with made.opened(let_in=True):
@@ -84,14 +84,16 @@ def test_an_audit_of_a_topic_that_shares_workers_has_the_connection_that_it_moun
     assert secret is not None, mounted
     assert base64.b64decode(secret["data"]["bootstrap-servers"]).decode() == tenant.broker.bootstrap
     tenant.api.kubectl("delete", "dtaudit", "first", f"--namespace={tenant.namespace}", "--timeout=180s")
-    tenant.wait(lambda: tenant.api.get("Secret", mounted, tenant.namespace) is None, "its credentials are gone")
+    tenant.wait(
+        lambda: tenant.api.get("Secret", mounted, tenant.namespace) is None, "the Secret of the audit is deleted"
+    )
 
 
 CLUSTER_WIDE = {"kind": "ClusterKafkaConnection", "name": "default"}
 
 
 def forged(kind: str, name: str, namespace: str) -> Manifest:
-    """By somebody who knows how the operator names what it makes for an audit. A Job that never gets a pod."""
+    """Returns an object that somebody made who knows how the operator names the objects of an audit. The Job never gets a pod."""
     metadata = {"name": name, "namespace": namespace}
     if kind == "ConfigMap":
         return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": {}}
@@ -151,7 +153,7 @@ def test_missing_credentials_are_named_until_they_are_there(tenant: OperatorHarn
 
 @pytest.fixture
 def labelled(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
-    """A harness whose operator knows tenants by the label `own-kafka`, and has rights in the namespace of this test."""
+    """Yields a harness whose operator recognizes tenants by the label `own-kafka`, and has rights in the namespace of this test."""
     made = OperatorHarness(api, broker, OperatorProcess(api))
     selector = json.dumps({"matchLabels": {"own-kafka": made.namespace}})
     made.operator = OperatorProcess(api, "--resync-seconds=600", f"--tenant-selector={selector}")
@@ -160,7 +162,7 @@ def labelled(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
 
 
 def ready(harness: OperatorHarness) -> Manifest:
-    """The condition of its connection."""
+    """Returns the condition Ready of the tenant's connection."""
     found = harness.api.get("KafkaConnection", "mine", harness.namespace)
     assert found is not None
     return next(condition for condition in found["status"]["conditions"] if condition["type"] == "Ready")
@@ -183,14 +185,14 @@ def test_a_namespace_that_gets_the_label_is_served_at_once_and_left_alone_when_i
     name = workers["metadata"]["name"]
     harness.patch(
         "StatefulSet", name, {"spec": {"replicas": 0}}, namespace=harness.namespace
-    )  # its objects are watched
+    )  # the operator watches the objects in this namespace
     harness.wait(
         lambda: (harness.stateful_set() or {})["spec"]["replicas"] == 1, "what was changed by hand is repaired"
     )
     harness.api.kubectl("label", "namespace", harness.namespace, "own-kafka-")
     harness.wait_for("Ready", "False", "NotAllowed")
     assert harness.stateful_set() is not None
-    harness.wait(lambda: ready(harness)["reason"] == "NotAllowed", "its connection is not used any more")
+    harness.wait(lambda: ready(harness)["reason"] == "NotAllowed", "the connection is not used any more")
     harness.api.kubectl("label", "namespace", harness.namespace, f"own-kafka={harness.namespace}")
     harness.wait_for("TopicsReady", "True")
-    harness.wait(lambda: harness.condition("Ready").get("reason") != "NotAllowed", "it is served again")
+    harness.wait(lambda: harness.condition("Ready").get("reason") != "NotAllowed", "the resource is served again")

@@ -1,4 +1,4 @@
-"""Topics that go from their own workers to shared ones, and back: with what the former workers have committed, and without a guess."""
+"""Topics go from their own workers to shared workers and back. The new workers begin where the former ones committed, and never guess."""
 
 import asyncio
 import copy
@@ -50,7 +50,7 @@ def topics(simulation: Simulation) -> TopicsRecord:
 
 
 def with_own_workers() -> Simulation:
-    """Which have committed 7 of each partition."""
+    """Returns topics whose own workers have committed offset 7 of each partition."""
     simulation = Simulation(resource())
     simulation.settle()
     simulation.workers_come_up()
@@ -61,7 +61,7 @@ def with_own_workers() -> Simulation:
 
 
 def handed_over() -> Simulation:
-    """To the shared workers, which have committed as much."""
+    """Returns topics that were handed over to shared workers, which have committed the same offsets."""
     simulation = with_own_workers()
     simulation.connection = sharing()
     simulation.settle()
@@ -84,7 +84,7 @@ def test_the_former_workers_give_the_topics_up_before_others_get_them() -> None:
 
     simulation.kafka.rebalancing = {OWN}
     simulation.settle()
-    assert layout(simulation).state == "retired", "who has what is not told while a group rebalances"
+    assert layout(simulation).state == "retired", "assignments are unknown while a group rebalances"
     simulation.kafka.rebalancing = set()
     simulation.kafka.members[OWN] = ()
     simulation.settle()
@@ -130,7 +130,7 @@ def test_nothing_is_given_up_for_workers_that_are_not_granted() -> None:
     shared.connection = replace(sharing(), grants=(grant(),))
     shared.edit(workers={"replicas": 0})
     shared.settle()
-    assert layout(shared).group == OWN, "none is what was asked for"
+    assert layout(shared).group == OWN, "the spec asks for no workers"
 
 
 def test_a_handover_is_forgotten_when_its_group_has_committed_that_much_everywhere() -> None:
@@ -138,7 +138,7 @@ def test_a_handover_is_forgotten_when_its_group_has_committed_that_much_everywhe
     simulation.connection = sharing()
     simulation.settle()
     simulation.kafka.members[OWN] = ()
-    # from when it had the topics before
+    # these offsets are from when the shared workers had the topics before
     simulation.kafka.committed[SHARED.group] = {("orders", 0): 3, **{("orders.delays", p): 9 for p in range(3)}}
     simulation.settle()
     assert topics(simulation).handover is not None
@@ -182,7 +182,7 @@ def test_topics_with_many_partitions_keep_their_workers_and_it_is_said_why() -> 
 @pytest.mark.parametrize("shared", [SHARED.said, NOT_READY], ids=["ready", "not-ready"])
 @pytest.mark.parametrize("replicas", [0, 2])
 def test_topics_that_stay_with_shared_workers_are_as_ready_as_these_are(replicas: int, shared: ConditionState) -> None:
-    """`ScaledToZero`, "nothing is released" was said of topics that shared workers went on to serve."""
+    """In the past, `Ready` said `ScaledToZero`, "nothing is released", of topics that shared workers went on to serve."""
     simulation = Simulation(resource(partitions=300, frontPartitions=4))
     simulation.connection = sharing(said=shared)
     simulation.settle()
@@ -197,7 +197,7 @@ def test_topics_that_stay_with_shared_workers_are_as_ready_as_these_are(replicas
 
 
 def test_topics_that_stay_with_shared_workers_are_not_ready_for_exactly_once() -> None:
-    """`Ready` was True, and an audit took each repeat for a broken promise."""
+    """In the past, `Ready` was True, and an audit took each repeated record for a broken promise."""
     simulation = Simulation(resource(partitions=300, frontPartitions=4), connection=sharing())
     simulation.settle()
     simulation.edit(guarantee="ExactlyOnce")
@@ -255,7 +255,7 @@ def test_workers_that_somebody_deletes_before_others_have_their_topics_are_as_ma
 
 
 def test_topics_of_workers_that_nobody_here_looks_after_go_over_however_many_partitions_they_have() -> None:
-    """As after a takeover from another cluster, or from a former installation; or when a connection has no shared workers any more."""
+    """This is the case after a takeover from another cluster or installation, or when a connection no longer has shared workers."""
     simulation = Simulation(resource(partitions=300), connection=sharing())
     simulation.settle()
     former = "delayedtopics.shared/0000-other/system/ClusterKafkaConnection//default"
@@ -277,7 +277,7 @@ def test_topics_of_workers_that_nobody_here_looks_after_go_over_however_many_par
 
 
 def test_a_growth_waits_until_a_handover_is_over() -> None:
-    """Kafka may refuse it, and then nobody would serve the topics."""
+    """Kafka may refuse the growth, and then no worker would serve the topics."""
     simulation = with_own_workers()
     simulation.connection = sharing()
     simulation.settle()
@@ -293,13 +293,13 @@ def test_a_growth_waits_until_a_handover_is_over() -> None:
 
 
 def test_what_is_committed_is_asked_when_it_is_known_who_has_given_up() -> None:
-    """A worker commits for the last time, and only then gives its partition up."""
+    """A worker gives its partition up only after its last commit, so offsets are read after the group."""
     simulation = with_own_workers()
     simulation.connection = sharing()
     simulation.settle()
 
     class Kafka:
-        """Whose last commit comes while it is asked about the group."""
+        """A KafkaLink on which the last commit comes while the group is looked up."""
 
         refusals = Refusals()
         event_log = EventLog()

@@ -1,4 +1,4 @@
-"""How tools that deploy see our resources: Argo CD by the check of the documents, Flux by the rules of kstatus."""
+"""How deployment tools see our resources: Argo CD by the health check of docs/gitops.md, Flux by the rules of kstatus."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ GITOPS = Path(__file__).resolve().parents[2] / "docs" / "gitops.md"
 
 
 def argo_cd(found: Manifest) -> str:
-    """By what docs/gitops.md puts into argocd-cm, in the Lua that Argo CD has."""
+    """Returns the health by the check that docs/gitops.md puts into argocd-cm. It runs in the Lua that Argo CD has."""
     (block,) = [block for block in blocks(GITOPS) if block.file == "argocd-cm.yaml"]
     customizations = yaml.safe_load(yaml.safe_load(block.text)["data"]["resource.customizations"])
     lua = LuaRuntime()
@@ -35,7 +35,7 @@ def argo_cd(found: Manifest) -> str:
 
 
 def kstatus(found: Manifest) -> str:
-    """The generic rules of sigs.k8s.io/cli-utils/pkg/kstatus, which are for kinds that it doesn't know."""
+    """Returns the status by the generic rules of sigs.k8s.io/cli-utils/pkg/kstatus, which apply to kinds that it does not know."""
     status = found.get("status", {})
     conditions = {c["type"]: c["status"] for c in status.get("conditions", ())}
     if "deletionTimestamp" in found["metadata"]:
@@ -50,7 +50,7 @@ def kstatus(found: Manifest) -> str:
 
 
 def fresh() -> Manifest:
-    """As the API server fills it in."""
+    """Returns a new resource with the status that the API server fills in."""
     return {**resource(), "status": structural(KINDS["DelayedTopic"].model)["properties"]["status"]["default"]}
 
 

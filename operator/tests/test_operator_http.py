@@ -22,7 +22,7 @@ HAS_IPV6 = INTERFACES.exists() and f"{1:032x} " in INTERFACES.read_text()
     ["127.0.0.1", pytest.param("[::1]", marks=pytest.mark.skipif(not HAS_IPV6, reason="this machine has no IPv6"))],
 )
 def test_it_answers_at_the_addresses_of_either_family(address: str) -> None:
-    """Kubernetes asks at the pod's address, and in a cluster with IPv6 that is the only one."""
+    """The kubelet probes the pod's address, which is an IPv6 address in an IPv6 cluster."""
 
     async def ask() -> str:
         (port,) = free_ports(1)

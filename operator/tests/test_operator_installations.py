@@ -1,4 +1,4 @@
-"""Two installations in one cluster: each serves what uses its own connections, and neither touches the other's."""
+"""Two installations in one cluster: each serves the resources that use its own connections, and leaves those of the other alone."""
 
 import json
 from collections.abc import Iterator
@@ -53,13 +53,13 @@ def test_the_annotation_of_a_connection_says_who_serves_it_else_that_of_the_defa
 
 
 def elsewhere(harness: OperatorHarness, connection: str) -> str:
-    """What the connection says of who else serves it."""
+    """Returns the message of the connection's condition ServedElsewhere, or "" if it has none."""
     conditions = harness.connection_status(connection).get("conditions", ())
     return next((c["message"] for c in conditions if c["type"] == "ServedElsewhere"), "")
 
 
 def of_the_other_installation(api: KubeApi, *arguments: str) -> OperatorProcess:
-    """With the rights that the chart gives it there."""
+    """Returns an operator of the other installation, with the rights that the chart gives it there."""
     namespaces = (f"--namespace={OTHER_NAMESPACE}", f"--audit-namespace={OTHER_NAMESPACE}-audits")
     kubeconfig = give_the_rights_of_the_chart(api.server, namespace=OTHER_NAMESPACE)
     return OperatorProcess(api, "--resync-seconds=3", *namespaces, *arguments, kubeconfig=kubeconfig)
@@ -67,9 +67,9 @@ def of_the_other_installation(api: KubeApi, *arguments: str) -> OperatorProcess:
 
 @pytest.fixture
 def two(api: KubeApi, broker: Broker, tmp_path: Path) -> Iterator[tuple[OperatorHarness, OperatorProcess]]:
-    """A harness whose operator comes with the default connection, and an operator of another installation with one to nowhere.
+    """Yields a harness whose operator has a default connection, and an operator of another installation whose default leads nowhere.
 
-    Neither runs.
+    Neither operator runs yet.
     """
     made = OperatorHarness(api, broker, OperatorProcess(api))
     ours, theirs = tmp_path / "ours.yaml", tmp_path / "theirs.yaml"
@@ -95,13 +95,16 @@ def test_a_second_installation_leaves_the_first_ones_connection_and_resources_al
     harness.operator.start()
     harness.apply()
     harness.wait_until_served()
-    harness.operator.stop()  # from here on whatever is written is written by the second
+    harness.operator.stop()  # from here on, only the second operator writes
     before = harness.resource()
 
     second.start()
-    harness.wait(lambda: elsewhere(harness, "default") != "", "the connection says whose it is")
+    harness.wait(lambda: elsewhere(harness, "default") != "", "the connection names its installation")
     assert f"served only by the installation in namespace {SYSTEM_NAMESPACE}." in elsewhere(harness, "default")
-    harness.wait(lambda: second.counted("delayed_topics_operator_reconciles_total") > 0, "it looks at the resource")
+    harness.wait(
+        lambda: second.counted("delayed_topics_operator_reconciles_total") > 0,
+        "the second operator looks at the resource",
+    )
     theirs = harness.cluster_connection("theirs")
     theirs["metadata"]["annotations"] = {INSTALLATION: OTHER_NAMESPACE}
     harness.api.apply(theirs)
@@ -109,9 +112,11 @@ def test_a_second_installation_leaves_the_first_ones_connection_and_resources_al
         lambda: bool(harness.connection_status("theirs")), "the second operator serves a connection of its own"
     )
     counted = "delayed_topics_operator_condition"
-    harness.wait(lambda: second.counted(counted, kind="ClusterKafkaConnection") > 0, "it counts its connection")
+    harness.wait(
+        lambda: second.counted(counted, kind="ClusterKafkaConnection") > 0, "the second operator counts its connection"
+    )
     assert second.counted(counted, kind="DelayedTopic") == 0
-    assert second.counted("delayed_topics_operator_not_ready") == 0, "the first one counts what is its own"
+    assert second.counted("delayed_topics_operator_not_ready") == 0, "the first operator counts its own resources"
 
     found = harness.api.get("ClusterKafkaConnection", "default")
     assert found is not None
@@ -131,7 +136,7 @@ def test_an_audit_whose_delayed_topic_is_gone_is_ended_only_by_the_installation_
     apply_audit(harness)
     wait_for_job(harness)
     job = status(harness)["jobName"].partition("/")[2]
-    harness.operator.stop()  # from here on whatever is written is written by the second
+    harness.operator.stop()  # from here on, only the second operator writes
     where = f"--namespace={harness.namespace}"
     harness.api.kubectl("delete", "dtopic", harness.topic, where, "--wait=false")
     harness.patch("DelayedTopic", harness.topic, {"metadata": {"finalizers": None}}, namespace=harness.namespace)
@@ -148,13 +153,13 @@ def test_an_audit_whose_delayed_topic_is_gone_is_ended_only_by_the_installation_
     assert being_deleted is not None
 
     harness.operator.start()
-    harness.wait(lambda: audit(harness) is None, "the first operator has ended it")
+    harness.wait(lambda: audit(harness) is None, "the first operator has ended the audit")
 
     def left() -> list[str]:
         found = ((kind, name, harness.api.get(kind, name, AUDIT_NAMESPACE)) for kind, name in child_names(job))
         return [f"{kind} {name}" for kind, name, manifest in found if manifest is not None]
 
-    harness.wait(lambda: not left(), "nothing of it is left", seen=left)
+    harness.wait(lambda: not left(), "no object of the audit is left", seen=left)
 
 
 def audit(harness: OperatorHarness) -> Manifest | None:
@@ -162,13 +167,13 @@ def audit(harness: OperatorHarness) -> Manifest | None:
 
 
 def wait_for_passes(harness: OperatorHarness, operator: OperatorProcess) -> None:
-    """Over the audit, which is the only one. The one that may be running is not enough."""
+    """Waits for two passes over the only audit. One is not enough, since it may have begun before the call."""
 
     def passes() -> float:
         return operator.counted("delayed_topics_operator_reconciles_total", kind="DelayedTopicAudit")
 
     before = passes()
-    harness.wait(lambda: passes() >= before + 2, "it has looked at the audit twice")
+    harness.wait(lambda: passes() >= before + 2, "the operator has looked at the audit twice")
 
 
 @pytest.mark.slow
@@ -180,7 +185,7 @@ def test_of_two_installations_that_begin_at_once_one_has_the_default_connection_
     with ThreadPoolExecutor() as at_once:
         for started in [at_once.submit(operator.start) for operator in (harness.operator, second)]:
             started.result()
-    harness.wait(lambda: elsewhere(harness, "default") != "", "the other one says whose it is")
+    harness.wait(lambda: elsewhere(harness, "default") != "", "the other operator says whose connection it is")
     found = harness.api.get("ClusterKafkaConnection", "default")
     assert found is not None
     wanted = {SYSTEM_NAMESPACE: harness.broker.bootstrap, OTHER_NAMESPACE: "127.0.0.1:1"}
@@ -202,7 +207,7 @@ def test_a_connection_that_names_nobody_is_served_by_one_of_two_installations(ap
         harness.api.apply(harness.cluster_connection())
         harness.apply()
         harness.wait_until_served()
-        harness.wait(lambda: elsewhere(harness, "default") != "", "the other one says whose it is")
+        harness.wait(lambda: elsewhere(harness, "default") != "", "the other operator says whose connection it is")
         server = (harness.api.get("ClusterKafkaConnection", "default") or {})["metadata"]["annotations"][INSTALLATION]
         assert {found["metadata"]["namespace"] for found in harness.made("StatefulSet")} == {server}
 
@@ -210,13 +215,13 @@ def test_a_connection_that_names_nobody_is_served_by_one_of_two_installations(ap
         harness.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {INSTALLATION: other}}})
         harness.wait(
             lambda: f"served only by the installation in namespace {other}." in elsewhere(harness, "default"),
-            "it changed hands",
+            "the connection has changed hands",
         )
         (harness.operator if server == SYSTEM_NAMESPACE else second).stop()
         harness.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {INSTALLATION: "nowhere"}}})
         harness.wait(
             lambda: "(this namespace does not exist)" in elsewhere(harness, "default"),
-            "nobody serves it, and it says so",
+            "the connection says that no operator serves it",
         )
     finally:
         second.close()
@@ -259,7 +264,7 @@ def serves_another_connection(harness: OperatorHarness, refused: Manifest, folde
 
 @contextmanager
 def forbidden_by_policy(api: KubeApi, name: str) -> Iterator[None]:
-    """A ClusterKafkaConnection of that name, as a policy of the cluster does it."""
+    """Forbids a ClusterKafkaConnection of this name by a policy of the cluster, until the context ends."""
     rule = {"apiGroups": ["delayedtopics.io"], "apiVersions": ["*"], "operations": ["CREATE"]}
     policy = {
         "apiVersion": "admissionregistration.k8s.io/v1",

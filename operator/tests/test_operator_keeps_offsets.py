@@ -1,4 +1,4 @@
-"""Kafka forgets the offsets of a group that has no workers for a week. The registry has them until the workers are back."""
+"""Kafka removes the offsets of a group that has had no workers for a week. The registry keeps them until the workers are back."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,18 +15,18 @@ PLACES = [("orders", 0), *(("orders.delays", partition) for partition in range(3
 
 
 def serving(**spec: Any) -> Simulation:
-    """With workers that have committed 7 of each partition."""
+    """Returns a served topic whose workers have committed offset 7 of each partition."""
     simulation = Simulation.serving(**spec)
     back(simulation, 7)
     return simulation
 
 
 def back(simulation: Simulation, committed: int) -> None:
-    """The workers are in the group, and have committed that of each partition."""
+    """Brings the workers into the group, with this offset committed for each partition."""
     simulation.kafka.members[GROUP] = (member(f"{simulation.name}-0", *PLACES),)
     simulation.kafka.committed[GROUP] = dict.fromkeys(PLACES, committed)
     simulation.settle()
-    simulation.settle()  # the first says that they are ready
+    simulation.settle()  # the first one reports that the workers are ready
 
 
 def scaled_to_zero(simulation: Simulation) -> None:
@@ -61,7 +61,7 @@ def test_workers_that_were_scaled_to_zero_for_long_go_on_where_they_were() -> No
     assert handed(simulation) == kept(7)
     simulation.workers_come_up()
     back(simulation, 7)
-    assert handed(simulation) is None, "they have committed it"
+    assert handed(simulation) is None, "the workers have committed the kept offsets"
 
 
 def test_workers_that_cannot_start_for_long_go_on_where_they_were_and_a_restart_is_no_outage() -> None:

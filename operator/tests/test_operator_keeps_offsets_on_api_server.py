@@ -1,4 +1,4 @@
-"""Without workers for longer than Kafka keeps offsets, on a real API server and broker, with workers as processes."""
+"""Workers are away for longer than Kafka keeps offsets, on a real API server and broker, with workers as processes."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from delayed_topics_worker_testing.process import WorkerProcess
 pytestmark = [pytest.mark.api, pytest.mark.slow]
 
 FORGETFUL = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
-"""The shortest that Kafka takes."""
+"""The shortest retention that Kafka accepts."""
 RECORDS = 20
 
 
@@ -34,7 +34,7 @@ def forgetful(api: KubeApi) -> Iterator[OperatorHarness]:
 
 @contextmanager
 def worker(harness: OperatorHarness, directory: Path) -> Iterator[WorkerProcess]:
-    """What a pod of the StatefulSet would be."""
+    """Runs a worker process with the configuration that a pod of the StatefulSet would have."""
     harness.wait_until_served()
     name = (harness.stateful_set() or {})["metadata"]["name"]
     config = json.loads((harness.api.get("ConfigMap", f"{name}-worker", SYSTEM_NAMESPACE) or {})["data"]["worker.json"])
@@ -78,10 +78,12 @@ def test_records_come_out_after_an_outage_that_is_longer_than_kafka_keeps_offset
         harness.apply(deletionPolicy="Retain", workers={"replicas": 0})
     produce(harness)
     harness.wait(
-        lambda: harness.kafka.committed_of_groups({group: None}) == {group: {}}, "Kafka has no offsets any more"
+        lambda: harness.kafka.committed_of_groups({group: None}) == {group: {}}, "Kafka has removed the offsets"
     )
 
     harness.apply(deletionPolicy="Retain", workers={"replicas": 1})
     with worker(harness, tmp_path) as again:
-        harness.wait(lambda: released(harness) == 2 * RECORDS, "the others come out", seen=again.evidence, seconds=60)
+        harness.wait(
+            lambda: released(harness) == 2 * RECORDS, "the other half comes out", seen=again.evidence, seconds=60
+        )
         assert not again.alarms()

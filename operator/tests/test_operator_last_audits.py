@@ -26,8 +26,8 @@ def audit(name: str, **account: int) -> Manifest:
     return {"kind": "DelayedTopicAudit", "metadata": meta, "spec": {}, "status": {"account": account}}
 
 
-def said(*manifests: Manifest) -> dict[tuple[str, str, str], float]:
-    """By metric, DelayedTopic, and verdict or what was found."""
+def samples(*manifests: Manifest) -> dict[tuple[str, str, str], float]:
+    """Returns the exposed samples by metric, DelayedTopic, and verdict or finding."""
     store = Store()
     for manifest in manifests:
         store.put(manifest)
@@ -48,7 +48,7 @@ def test_the_last_verdict_is_told_and_goes_with_its_delayed_topic() -> None:
     orders = topic(
         "orders", name="first", verdict="Violated", startedAt="2026-01-02T12:00:10Z", time="2026-01-02T12:04:00Z"
     )
-    assert said(orders, topic("silent"), audit("first", produced=9, lost=1, late=0), audit("second", lost=5)) == {
+    assert samples(orders, topic("silent"), audit("first", produced=9, lost=1, late=0), audit("second", lost=5)) == {
         ("verdict", "orders", "Verified"): 0,
         ("verdict", "orders", "Violated"): 1,
         ("verdict", "orders", "Unknown"): 0,
@@ -56,25 +56,25 @@ def test_the_last_verdict_is_told_and_goes_with_its_delayed_topic() -> None:
         ("records", "orders", "late"): 0,
         ("timestamp_seconds", "orders", ""): datetime(2026, 1, 2, 12, 4, tzinfo=UTC).timestamp(),
     }
-    assert ("verdict", "orders", "Violated") in said(orders), "though the audit was deleted"
-    assert said() == {}
+    assert ("verdict", "orders", "Violated") in samples(orders), "the verdict stays although the audit was deleted"
+    assert samples() == {}
 
 
 @pytest.mark.parametrize(
     ("last", "hour"),
     [
-        ({}, 12),  # made at 10:20, so that the first is at 11
+        ({}, 12),  # created at 10:20, so the first audit is at 11
         ({"startedAt": "2026-01-02T12:00:10Z", "time": "2026-01-02T13:30:00Z"}, 14),
     ],
 )
 def test_a_verdict_of_a_schedule_is_expected_before_the_time_after_the_next(last: dict[str, str], hour: int) -> None:
     named = {"name": "first", "verdict": "Verified", **last} if last else {}
-    told = said(topic("orders", HOURLY, **named))
+    told = samples(topic("orders", HOURLY, **named))
     assert told["expected_timestamp_seconds", "orders", ""] == datetime(2026, 1, 2, hour, tzinfo=UTC).timestamp()
 
 
 def test_a_schedule_that_is_none_is_passed_over() -> None:
-    assert said(topic("orders", "61 * * * *")) == {}
+    assert samples(topic("orders", "61 * * * *")) == {}
 
 
 @pytest.mark.parametrize("time", ["2026-01-02T13:30:00+25:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59Z"])
@@ -82,7 +82,7 @@ def test_a_time_that_somebody_wrote_into_a_status_ends_no_metrics(time: str) -> 
     odd = topic("odd", HOURLY, name="first", verdict="Verified", startedAt=time, time=time)
     at = "2026-01-02T13:30:00Z"
     orders = topic("orders", name="first", verdict="Verified", startedAt=at, time=at)
-    told = said(odd, orders)
+    told = samples(odd, orders)
     assert told["verdict", "odd", "Verified"] == 1
     assert ("timestamp_seconds", "orders", "") in told
     assert ("expected_timestamp_seconds", "odd", "") not in told

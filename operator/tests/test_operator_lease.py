@@ -1,4 +1,4 @@
-"""One operator at a time: who holds the lease, what the one that lost it may still do, and what is said where another one serves."""
+"""One operator acts at a time: who holds the lease, what may be done without it, and what is reported where another operator serves."""
 
 import asyncio
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def test_another_ones_lease_is_had_when_it_has_not_changed_for_as_long_as_it_say
     candidate, lease = Candidate("ours", TIMES), {**held_by("theirs"), "leaseDurationSeconds": 40}
     assert candidate.wanted(lease, now=100, at=AT) is None
     assert candidate.wanted(lease, now=139.9, at=AT) is None
-    renewed = {**lease, "renewTime": "2025-01-01T00:00:00.000000Z"}  # by a clock that is a year behind
+    renewed = {**lease, "renewTime": "2025-01-01T00:00:00.000000Z"}  # written by a clock that is a year behind
     assert candidate.wanted(renewed, now=139.9, at=AT) is None
     assert candidate.wanted(renewed, now=179.8, at=AT) is None
     taken = candidate.wanted(renewed, now=179.9, at=AT)
@@ -68,7 +68,7 @@ def test_a_released_lease_is_had_at_once_and_another_ones_is_not_released() -> N
 
 @dataclass
 class Machine:
-    """A candidate whose monotonic clock began at another time."""
+    """A candidate for the lease, with a monotonic clock that began at another time."""
 
     candidate: Candidate
     offset: float
@@ -79,20 +79,20 @@ class Machine:
 
 @dataclass
 class Cluster:
-    """Lease and resourceVersion, as the API server keeps them."""
+    """Keeps the lease and its resourceVersion as the API server does."""
 
     version: int = 0
     lease: dict[str, Any] = field(default_factory=dict)
 
     def step(self, machine: Machine, now: float) -> None:
-        """Half of a renewal: reads, or writes what it decided by what it read before, however long ago that is."""
+        """Takes half of a renewal: the machine reads the lease, or writes what it decides by its last read, however long ago that was."""
         if machine.read is None:
             machine.read, machine.asked_at = (self.version, self.lease), now
             return
         (version, lease), machine.read = machine.read, None
         wanted = machine.candidate.wanted(lease, now=machine.asked_at + machine.offset, at=AT)
         if wanted is not None and version == self.version:
-            # a stamp of its own for each write, as the wall clock gives
+            # each write has a stamp of its own, as with the wall clock
             self.version, self.lease = version + 1, {**wanted, "renewTime": f"write {version}"}
             machine.acts_until = machine.asked_at + TIMES.renew_within_seconds
 
@@ -158,10 +158,10 @@ def test_what_ended_a_tenure_is_said_and_nothing_brings_it_back() -> None:
 
 
 class Answers:
-    """Of an API server that knows one object, which is at resourceVersion 7. `said`: statuses by field manager, newest last."""
+    """An API server with one object, at resourceVersion 7. `applied`: field managers and the statuses that they applied, newest last."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, Manifest]] = []
+        self.applied: list[tuple[str, Manifest]] = []
 
     async def merge(self, kind: str, namespace: str, name: str, patch: Manifest) -> Manifest:
         if patch["metadata"]["resourceVersion"] != "7":
@@ -169,7 +169,7 @@ class Answers:
         return {"kind": kind, "metadata": {"name": name, "uid": "u", **patch["metadata"], "resourceVersion": "8"}}
 
     async def apply(self, body: Manifest, *, subresource: str, field_manager: str) -> Manifest:
-        self.said.append((field_manager, body["status"]))
+        self.applied.append((field_manager, body["status"]))
         return body
 
 
@@ -178,7 +178,7 @@ ORDERS = Key("DelayedTopic", "shop", "orders")
 
 
 def stored(version: str = "7", server: str | None = None, **status: Any) -> Store:
-    """A connection, a DelayedTopic that names it, and the namespace of one installation."""
+    """Returns a store with a connection, a DelayedTopic that names it, and the namespace of one installation."""
     store, group = Store(), {"apiVersion": "delayedtopics.io/v1alpha1", "status": status}
     fields: Manifest = {"f:status": {"f:conditions": {'k:{"type":"ServedElsewhere"}': {}}}}
     manager = {"manager": ELSEWHERE_FIELD_MANAGER, "subresource": "status", "fieldsV1": fields}
@@ -213,7 +213,7 @@ def test_a_transactional_id_is_of_one_connection_of_one_installation() -> None:
 
 
 def elsewhere(store: Store, kube: Answers, clock: Callable[[], float] = lambda: 0.0) -> ServedElsewhere:
-    """Of an operator in the namespace `second`."""
+    """Returns the ServedElsewhere of an operator in the namespace `second`."""
     return ServedElsewhere(cast(Kube, kube), store, namespace="second", clock=clock)
 
 
@@ -223,7 +223,7 @@ def elsewhere(store: Store, kube: Answers, clock: Callable[[], float] = lambda: 
 def test_a_connection_of_another_installation_says_whose_it_is_and_how_to_change_that(server: str, words: str) -> None:
     kube, store = Answers(), stored(server=server)
     asyncio.run(elsewhere(store, kube).say(store.get(*THEIRS) or {}, THEIRS))
-    ((manager, status),) = kube.said
+    ((manager, status),) = kube.applied
     assert manager != FIELD_MANAGER
     (condition,) = status["conditions"]
     assert (condition["type"], condition["reason"]) == ("ServedElsewhere", "OtherInstallation")
@@ -232,18 +232,18 @@ def test_a_connection_of_another_installation_says_whose_it_is_and_how_to_change
 
     said = stored(server=server, **status)
     asyncio.run(elsewhere(said, kube).say(said.get(*THEIRS) or {}, THEIRS))
-    assert len(kube.said) == 1  # it is written already
+    assert len(kube.applied) == 1  # the condition is there already, so nothing is written
 
 
 def test_what_is_served_here_is_no_longer_said_to_be_served_elsewhere() -> None:
     kube, store = Answers(), stored(server="first")
     asyncio.run(elsewhere(store, kube).say(store.get(*THEIRS) or {}, THEIRS))
-    ours = stored(server="second", **kube.said[0][1])
+    ours = stored(server="second", **kube.applied[0][1])
     asyncio.run(elsewhere(ours, kube).unsay(THEIRS))
-    assert [status.get("conditions", []) for _, status in kube.said[1:]] == [[]]
-    other_says = stored(server="first", **kube.said[0][1])
+    assert [status.get("conditions", []) for _, status in kube.applied[1:]] == [[]]
+    other_says = stored(server="first", **kube.applied[0][1])
     asyncio.run(ServedElsewhere(cast(Kube, kube), other_says, namespace="first").unsay(THEIRS))
-    assert len(kube.said) == 2  # it is so: an operator that doesn't serve it has said it
+    assert len(kube.applied) == 2  # the condition stays: an operator that does not serve the connection wrote it
 
 
 def test_a_resource_that_its_installation_does_not_look_at_says_so_until_it_does() -> None:
@@ -258,12 +258,12 @@ def test_a_resource_that_its_installation_does_not_look_at_says_so_until_it_does
     look(observedGeneration=2)
     now = UNSERVED_SECONDS - 1
     look(observedGeneration=2)
-    assert kube.said == []
+    assert kube.applied == []
     now = UNSERVED_SECONDS
     look(observedGeneration=2)
-    ((_, status),) = kube.said
+    ((_, status),) = kube.applied
     assert status["conditions"][0]["message"].startswith(
         "no operator has looked at this resource yet. ClusterKafkaConnection theirs is served only by"
     )
     look(observedGeneration=3, **status)
-    assert [status.get("conditions", []) for _, status in kube.said[1:]] == [[]]
+    assert [status.get("conditions", []) for _, status in kube.applied[1:]] == [[]]

@@ -1,4 +1,4 @@
-"""What is deleted goes, in whatever order its parts are deleted, and says what stays in Kafka."""
+"""Deleted resources go, in whatever order their parts are deleted, and an Event says what stays in Kafka."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ OURS = {"kind": "KafkaConnection", "name": "ours"}
 GONE_SECONDS = 180
 PARTS = ("rolebinding", "kafkaconnection", "delayedtopic", "delayedtopicaudit")
 ORDERS = tuple(itertools.permutations(PARTS))
-"""In which they can go. Every sixth begins with another part."""
+"""The orders in which the parts can go. Every sixth begins with another part."""
 
 
 def test_a_connection_and_its_topic_deleted_by_one_command_are_gone_with_all_that_is_in_kafka(
@@ -90,13 +90,13 @@ def test_a_connection_that_leads_to_another_kafka_goes_although_it_is_used(harne
 def test_a_namespace_that_is_deleted_goes_in_whatever_order_its_parts_go(
     api_server: ApiServer, harness: OperatorHarness
 ) -> None:
-    """With the rights that the chart gives, which go early. In one it is Kubernetes that deletes the parts. ORDERS=4: only so many."""
+    """The operator has the rights of the chart, which go early. In one namespace, Kubernetes deletes the parts. ORDERS=4: only four."""
     several = int(os.environ.get("ORDERS", len(ORDERS)))
     orders: Sequence[tuple[str, ...]] = (*ORDERS[:: len(ORDERS) // several], ())
     homes = {f"{harness.namespace}-{n}": order for n, order in enumerate(orders)}
     for home in homes:
         api_server.kubectl("create", "namespace", home)
-    harness.rights_are_taken = True  # with the namespaces
+    harness.rights_are_taken = True  # the rights go with the namespaces
     harness.replace_operator(tenants=tuple(homes))
     for home in homes:
         harness.api.apply(*everything(harness, home))
@@ -115,7 +115,7 @@ def test_a_namespace_that_is_deleted_goes_in_whatever_order_its_parts_go(
 
 
 def everything(harness: OperatorHarness, home: str) -> list[Manifest]:
-    """A connection of the namespace's own, a topic that stays in Kafka, one that doesn't, and an audit whose Job never ends."""
+    """Returns a connection of the namespace, a topic that stays in Kafka, one that does not, and an audit whose Job never ends."""
     connection = {**harness.cluster_connection(), "kind": "KafkaConnection"}
     connection |= {"metadata": {"name": "ours", "namespace": home}}
     connection["spec"] = {"bootstrapServers": [harness.broker.bootstrap]}

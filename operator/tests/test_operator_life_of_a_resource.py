@@ -1,4 +1,4 @@
-"""What a DelayedTopic goes through: made, disturbed, killed beside, deleted, applied again."""
+"""The life of a DelayedTopic: it is created, changed by hand, deleted and applied again, and its operator is killed on the way."""
 
 import json
 import operator
@@ -27,7 +27,7 @@ CHILDREN = ("StatefulSet", "ConfigMap", "PodDisruptionBudget")
 
 
 def children(harness: OperatorHarness, name: str = "") -> dict[str, Manifest]:
-    """What the operator made for the resource (`harness.topic` by default), without what other controllers write."""
+    """Returns what the operator made for the resource (`harness.topic` by default), without what other controllers write."""
     return {
         f"{kind} {found['metadata']['name']}": {key: found[key] for key in ("spec", "data") if key in found}
         for kind in CHILDREN
@@ -121,7 +121,7 @@ def test_a_namespace_that_is_deleted_goes_and_keeps_the_policy_of_each(harness: 
     harness.api.kubectl("delete", "namespace", harness.namespace, "--timeout=180s")
     wait_until_nothing_is_left(harness)
     assert len(harness.topics(f"{harness.topic}-kept")) == 4
-    harness.wait(lambda: harness.stateful_set("kept") is None, "the other's workers are gone, too")
+    harness.wait(lambda: harness.stateful_set("kept") is None, "the workers of the other resource are gone, too")
 
 
 def test_a_topic_that_a_producer_was_earlier_to_make_is_left_alone_until_it_is_gone(harness: OperatorHarness) -> None:
@@ -168,7 +168,7 @@ def test_a_ready_topic_that_somebody_made_in_the_place_of_ours_is_not_written_to
     harness.operator.start()
     harness.wait_for("TopicsReady", "False", "TopicForeign")
     assert ready in harness.condition("TopicsReady")["message"]
-    assert harness.registry().topics[harness.topic].ids == noted, "workers write to noted topics only"
+    assert harness.registry().topics[harness.topic].ids == noted, "workers write only to recorded topics"
     assert harness.settings(ready) == settings
     harness.delete()
     assert harness.topic_ids() == {ready: theirs}
@@ -218,9 +218,9 @@ def test_an_operator_killed_three_times_while_making_and_while_removing_ends_in_
     harness.api.apply(harness.delayed_topic(undisturbed, **SPEC))
     harness.wait_until_ready(undisturbed)
     harness.apply(**SPEC)
-    kill_operator_when(harness, "its claim is written", lambda: claimed(harness))
-    kill_operator_when(harness, "one of its topics exists", lambda: bool(harness.topics()))
-    kill_operator_when(harness, "its StatefulSet exists", lambda: harness.stateful_set() is not None)
+    kill_operator_when(harness, "the claim is written", lambda: claimed(harness))
+    kill_operator_when(harness, "one of the topics exists", lambda: bool(harness.topics()))
+    kill_operator_when(harness, "the StatefulSet exists", lambda: harness.stateful_set() is not None)
     harness.wait_until_ready()
 
     def both() -> list[Manifest]:
@@ -229,15 +229,15 @@ def test_an_operator_killed_three_times_while_making_and_while_removing_ends_in_
     harness.wait(lambda: operator.eq(*both()), "both resources are alike", seen=both)
 
     harness.api.kubectl("delete", "delayedtopic", harness.topic, f"--namespace={harness.namespace}", "--wait=false")
-    kill_operator_when(harness, "its StatefulSet is gone", lambda: harness.stateful_set() is None)
-    kill_operator_when(harness, "one of its topics is gone", lambda: len(harness.topics()) < 4)
-    kill_operator_when(harness, "its claim is withdrawn", lambda: not claimed(harness))
+    kill_operator_when(harness, "the StatefulSet is gone", lambda: harness.stateful_set() is None)
+    kill_operator_when(harness, "one of the topics is gone", lambda: len(harness.topics()) < 4)
+    kill_operator_when(harness, "the claim is withdrawn", lambda: not claimed(harness))
     harness.wait(lambda: harness.resource() is None, "the resource is gone")
     wait_until_nothing_is_left(harness)
 
 
 def end_state(harness: OperatorHarness, name: str) -> Manifest:
-    """What must not depend on how it came to be, without names, ids, marks and times."""
+    """Returns what must not depend on the way there: the state without names, ids, marks and times."""
     status = (harness.resource(name) or {})["status"]
     record = harness.registry().topics[name]
     return {

@@ -189,7 +189,7 @@ def test_a_watch_that_lags_behind_an_answer_does_not_bring_back_the_past() -> No
     assert not store.put(thing("a", 3))
     assert not store.put(thing("a", 5))
     assert (store.get("ConfigMap", "n", "a") or {})["metadata"]["resourceVersion"] == "5"
-    assert store.put(thing("a", 2, uid="another")), "one that was made again begins anew"
+    assert store.put(thing("a", 2, uid="another")), "an object that was created again replaces the former one"
 
 
 def test_a_list_tells_of_deletions_that_the_watch_missed_but_not_of_what_is_younger_than_itself() -> None:
@@ -224,7 +224,7 @@ def test_which_fields_somebody_manages_is_kept_of_our_own_kinds_only(api_version
         **told,
         "metadata": {**told["metadata"], "managedFields": fields if kept else [{"manager": "kubectl"}]},
     }
-    assert told["metadata"]["managedFields"] == fields, "what was told is not changed"
+    assert told["metadata"]["managedFields"] == fields, "the manifest of the watch is not changed"
 
 
 def colours(manifest: dict[str, Any]) -> tuple[str, ...]:
@@ -251,7 +251,7 @@ def test_what_is_found_by_a_value_follows_every_change(asked_before: bool) -> No
     store.put(painted("b", 1, "red", "blue"))
     assert (names("red"), names("blue"), names("green")) == ({"a", "b"}, {"b"}, set())
     store.put(painted("b", 2, "green"))
-    store.put(painted("b", 1, "red"))  # of the past
+    store.put(painted("b", 1, "red"))  # an older version
     assert (names("red"), names("blue"), names("green")) == ({"a"}, set(), {"b"})
     store.absent("ConfigMap", "n", "a")
     assert names("red") == set()
@@ -279,7 +279,7 @@ def test_alarms_are_raised_cleared_and_forgotten_with_their_worker() -> None:
 
 
 def test_half_a_character_in_an_alarm_is_replaced() -> None:
-    """Otherwise the status would never be as it was to be, and be written again and again."""
+    """Otherwise the status would never equal the wanted one, and the operator would write it again and again."""
     log = EventLog()
     log.add(event("alarm", 1, reason="CommitMissing", message=json.loads('"a \\ud800 b"')))
     assert [alarm.message for alarm in log.news("orders").alarms] == ["a ? b"]

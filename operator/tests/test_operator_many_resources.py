@@ -1,4 +1,4 @@
-"""Fifty resources at once: all get ready, at a known number of calls each; then nothing is written while nothing changes."""
+"""Fifty resources at once: all get ready, with the calls for each recorded; then nothing is written while nothing changes."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.api
 
 RESOURCES = 50
 IDLE_SECONDS = 12.0
-"""Four times as long as it takes until everything is compared again."""
+"""Four times the interval at which everything is compared again."""
 READS = ("GET", "LIST", "WATCH")
 
 
@@ -19,7 +19,7 @@ def test_fifty_resources_get_ready_and_then_nothing_is_written(
     harness: OperatorHarness, record_property: Callable[[str, object], None]
 ) -> None:
     def kube_calls(**labels: str) -> float:
-        """But those that renew the lease, which go by the clock."""
+        """Counts the calls to the API server, except those that renew the lease, which depend on the time that passes."""
         calls = "delayed_topics_operator_kube_calls_total"
         return harness.operator.counted(calls, **labels) - harness.operator.counted(
             calls, **{**labels, "kind": "Lease"}

@@ -1,4 +1,4 @@
-"""What the operator's metrics tell other autoscalers, while no worker runs that could tell anything."""
+"""What the operator's metrics tell other autoscalers while no worker runs that could have metrics."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,12 +29,12 @@ def due_lag(harness: OperatorHarness) -> float:
 
 
 def has_due_lag(harness: OperatorHarness) -> bool:
-    """Whether there is a value, be it 0."""
+    """Returns whether the metric has a value, which may be 0."""
     return f'{DUE_LAG}{{resource_name="{harness.topic}"' in harness.operator.metrics()
 
 
 def produce(harness: OperatorHarness, counts: Mapping[tuple[str, int], int]) -> None:
-    """Returns when Kafka has them."""
+    """Produces this many records to each partition, and returns when Kafka has them."""
     producer = Producer({"bootstrap.servers": harness.broker.bootstrap})
     for (topic, partition), count in counts.items():
         for _ in range(count):
@@ -50,26 +50,26 @@ def test_all_that_is_due_counts_though_no_worker_runs_and_no_record_follows(
     harness.wait_until_served()
     names = TopicNames.of(harness.topic)
     produce(harness, {(names.front, 0): 70, (names.front, 1): 1, (names.delays, DELAYED): 30})
-    harness.wait(lambda: due_lag(harness) == 101, "all are due", seen=lambda: due_lag(harness), seconds=30)
+    harness.wait(lambda: due_lag(harness) == 101, "all records are due", seen=lambda: due_lag(harness), seconds=30)
 
 
 def test_due_lag_has_no_value_while_kafka_can_not_be_asked_and_when_another_operator_serves_it(
     harness: OperatorHarness,
 ) -> None:
     harness.apply(workers={"replicas": 0, "autoscale": {"max": 3}})
-    harness.wait(lambda: has_due_lag(harness), "it is measured")
+    harness.wait(lambda: has_due_lag(harness), "the due lag is measured")
     harness.api.apply(harness.cluster_connection(bootstrap=f"127.0.0.1:{free_ports(1)[0]}"))
     harness.wait_for("Ready", "False", Reason.KAFKA_UNREACHABLE)
     assert not has_due_lag(harness)
     harness.api.apply(harness.cluster_connection())
-    harness.wait(lambda: has_due_lag(harness), "it is measured again")
+    harness.wait(lambda: has_due_lag(harness), "the due lag is measured again")
     installation = {"metadata": {"annotations": {INSTALLATION: "another"}}}
     harness.patch("ClusterKafkaConnection", "default", installation)
-    harness.wait(lambda: not has_due_lag(harness), "another operator measures it")
+    harness.wait(lambda: not has_due_lag(harness), "the due lag is left to another operator")
 
 
 def example_applied(harness: OperatorHarness) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The DelayedTopic and the ScaledObject, with the names that this test has."""
+    """Applies the example with the names of this test, and returns its DelayedTopic and its ScaledObject."""
     text = EXAMPLE.read_text().replace("shop", harness.namespace).replace("parcels", harness.topic)
     harness.api.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", text_in=text)
     topic, scaled = yaml.safe_load_all(text)
@@ -87,7 +87,7 @@ def test_keda_reads_how_many_records_are_due_by_the_query_of_the_example_while_n
     where = (f"--namespace={harness.namespace}", "--current-replicas=1", "--replicas=0")
     harness.api.kubectl("scale", "delayedtopic", harness.topic, *where)
 
-    # two pods, as while one operator replaces another: KEDA takes one value, and no more
+    # two pods, as while one operator replaces another: KEDA accepts exactly one value
     with scraping(harness.operator.address, tmp_path, pods=["operator-1", "operator-2"]) as prometheus:
 
         def read() -> list[float]:

@@ -1,4 +1,4 @@
-"""A connection with OAUTHBEARER: the operator and a worker, as what the operator gave it, live on tokens that last for seconds."""
+"""A connection with OAUTHBEARER: the operator, and a worker with the files that it was given, use tokens that last for seconds."""
 
 import base64
 from collections.abc import Iterator
@@ -65,10 +65,10 @@ def test_a_record_is_released_by_a_worker_that_has_outlived_its_token(
         conditions = harness.connection_status(NAME).get("conditions", [])
         return next((c for c in conditions if c["type"] == "Ready"), {})
 
-    harness.wait(lambda: ready().get("reason") == "TokenMissing", "the refused client is told", seen=ready)
+    harness.wait(lambda: ready().get("reason") == "TokenMissing", "the refused client is reported", seen=ready)
     assert "invalid_client" in ready()["message"]
     harness.api.apply(secret("oauth-client", **{"client-secret": CLIENT_SECRET}))
-    harness.wait(lambda: ready().get("status") == "True", "the right secret is taken", seen=ready)
+    harness.wait(lambda: ready().get("status") == "True", "the correct secret is used", seen=ready)
 
     reference = {"kind": "ClusterKafkaConnection", "name": NAME}
     harness.apply(delaySeconds=[DELAY_SECONDS], partitions=1, connectionRef=reference)
@@ -97,7 +97,7 @@ def test_a_record_is_released_by_a_worker_that_has_outlived_its_token(
 
 
 def _given_to_workers(harness: OperatorHarness, folder: Path) -> Connection:
-    """What the pods of its workers have mounted."""
+    """Returns the connection by the files that are mounted into the workers' pods."""
     (made,) = [s for s in harness.made("Secret") if "oauth-client-secret" in s["data"]]
     folder.mkdir()
     for name, text in made["data"].items():

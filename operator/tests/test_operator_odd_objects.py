@@ -1,4 +1,4 @@
-"""Objects of tenants that are unlike any other: the API server takes them, and no one but their owner has to notice."""
+"""Odd objects of tenants: the API server accepts them, and no one but their owner has to notice."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from delayed_topics_operator.runtime import Runtime
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 
 LEVELS = 9_000
-"""The API server takes 10,000 in the whole object."""
+"""The API server accepts 10,000 nested levels in the whole object."""
 
 
 def audit(version: int, *owners: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ AUDITS = "/apis/delayedtopics.io/v1alpha1/namespaces/{}/delayedtopicaudits"
 
 
 def create(harness: OperatorHarness, name: str, metadata: str) -> None:
-    """An audit with these further metadata, in JSON, of which Python could not write all."""
+    """Creates an audit with these further metadata, given as JSON, because some are nested too deeply for Python's encoder."""
     body = f"""{{
         "apiVersion": "delayedtopics.io/v1alpha1",
         "kind": "DelayedTopicAudit",
@@ -51,7 +51,7 @@ def create(harness: OperatorHarness, name: str, metadata: str) -> None:
 
 @pytest.mark.api
 def test_audits_that_are_unlike_any_other_keep_no_other_resource_from_being_served(harness: OperatorHarness) -> None:
-    """Each of them ended the operator, and the second one kept it from beginning again."""
+    """In the past, each of these audits ended the operator, and the second one kept it from starting again."""
     harness.apply()
     owner = {"apiVersion": "delayedtopics.io/v1alpha1", "kind": "DelayedTopic", "name": harness.topic}
     owner["uid"] = (harness.resource() or {})["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""The whole operator on a real API server and a real broker, without nodes. What needs workers is told in e2e."""
+"""The whole operator on a real API server and a real broker, without nodes. Tests that need workers are in e2e."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def test_edits_are_followed(harness: OperatorHarness) -> None:
 
 @pytest.mark.slow
 def test_workers_are_scaled_while_others_are_replaced_first(harness: OperatorHarness) -> None:
-    """Five rollouts that never end are as many as may be under way."""
+    """Five rollouts may be under way at a time, and here five never end."""
 
     def spec() -> dict[str, Any]:
         return dict((harness.stateful_set() or {})["spec"])
@@ -71,14 +71,14 @@ def test_workers_are_scaled_while_others_are_replaced_first(harness: OperatorHar
 
 
 def _seen(harness: OperatorHarness, name: str) -> bool:
-    """Whether Kubernetes has a pod of the StatefulSet, and has seen how it is declared."""
+    """Returns whether the StatefulSet has its pod, and Kubernetes has observed its spec."""
     found = harness.api.get("StatefulSet", name, SYSTEM_NAMESPACE) or {}
     status = found.get("status") or {}
     return status.get("observedGeneration") == found["metadata"]["generation"] and status.get("replicas") == 1
 
 
 def _replaced_by_hand(name: str, image: str) -> dict[str, Any]:
-    """A StatefulSet as the operator's, whose pods stay as they are when it is changed."""
+    """Returns a StatefulSet like the operator's, whose pods stay as they are when its template changes."""
     labels = {"app.kubernetes.io/name": APP, "app.kubernetes.io/managed-by": MANAGED_BY, "other": name}
     pod = {"containers": [{"name": "worker", "image": image}]}
     return {
@@ -101,9 +101,9 @@ def test_a_delayed_topic_that_is_not_ready_has_a_series_of_its_own(harness: Oper
 
     harness.apply()
     harness.wait_for("Ready", "False", "WorkersStarting")
-    harness.wait(lambda: not_ready(reason="WorkersStarting") == not_ready() == 1, "it is counted")
+    harness.wait(lambda: not_ready(reason="WorkersStarting") == not_ready() == 1, "the DelayedTopic is counted")
     harness.wait_until_ready()
-    harness.wait(lambda: not_ready() == 0, "it is counted no more")
+    harness.wait(lambda: not_ready() == 0, "the DelayedTopic is no longer counted")
 
 
 def test_that_there_are_no_workers_is_told_with_what_becomes_of_the_records(harness: OperatorHarness) -> None:
@@ -114,7 +114,7 @@ def test_that_there_are_no_workers_is_told_with_what_becomes_of_the_records(harn
 
 @pytest.mark.slow
 def test_its_own_workers_stay_as_they_are_until_shared_ones_are_ready(harness: OperatorHarness) -> None:
-    """With all that the API server makes of what was declared."""
+    """This includes what the API server makes of the declared spec, such as `cpu: 500m` for `0.5`."""
     template = {
         "labels": {"team": "a"},
         "annotations": {"note": "x"},
@@ -140,7 +140,9 @@ def test_its_own_workers_stay_as_they_are_until_shared_ones_are_ready(harness: O
     connection["spec"]["sharedWorkers"] = {"replicas": 1}
     harness.api.apply(connection)
     shared = "default-cluster-shared"
-    harness.wait(lambda: harness.api.get("StatefulSet", shared, SYSTEM_NAMESPACE) is not None, "there are shared ones")
+    harness.wait(
+        lambda: harness.api.get("StatefulSet", shared, SYSTEM_NAMESPACE) is not None, "there are shared workers"
+    )
 
     harness.apply()
 
@@ -152,12 +154,12 @@ def test_its_own_workers_stay_as_they_are_until_shared_ones_are_ready(harness: O
     assert "workers" not in (harness.resource() or {})["spec"]
     assert (harness.stateful_set() or {})["spec"] == before
     harness.wait_until_ready()
-    harness.wait(lambda: harness.stateful_set() is None, "the shared ones have its topics")
+    harness.wait(lambda: harness.stateful_set() is None, "the shared workers have its topics")
 
 
 @pytest.mark.slow
 def test_a_worker_that_was_scaled_away_holds_no_reader_back(harness: OperatorHarness) -> None:
-    """Its transaction would last for 60 seconds here."""
+    """Its open transaction would hold readers back for 60 seconds here."""
 
     def pods() -> int:
         return int(((harness.resource() or {})["status"].get("workers") or {}).get("replicas", 0))

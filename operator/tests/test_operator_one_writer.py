@@ -1,4 +1,4 @@
-"""Two operators of one installation, of which one is frozen in the middle of what it does."""
+"""Two operators of one installation: one of them is frozen in the middle of an edit, is stopped, or loses its lease."""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ GIVEN_UP_SECONDS = 300
 
 @pytest.fixture
 def pair(api: KubeApi, broker: Broker) -> Iterator[tuple[OperatorHarness, OperatorProcess]]:
-    """A harness with its operator, and another one of the same installation, which is not started."""
+    """Yields a harness with its running operator, and another operator of the same installation that is not started."""
     made, second = OperatorHarness(api, broker, OperatorProcess(api, *FLAGS)), OperatorProcess(api, *FLAGS)
     try:
         made.open()
@@ -43,11 +43,11 @@ def delays(harness: OperatorHarness) -> int:
 
 
 def freeze_while_it_grows(harness: OperatorHarness, partitions: int) -> int:
-    """Freezes the operator when it has planned a layout and Kafka has not the partitions. Returns how many there are to be."""
+    """Freezes the operator when it has planned a layout, and Kafka does not have its partitions yet. Returns their planned number."""
     with RegistryFollower(harness.connection) as follower:
 
         def caught() -> bool:
-            """An operator that was faster is left to finish, and gets another edit."""
+            """Edits and freezes. An operator that was faster is left to finish, and the next call makes another edit."""
             nonlocal partitions
             partitions += 1
             follower.catch_up(120)
@@ -65,14 +65,14 @@ def freeze_while_it_grows(harness: OperatorHarness, partitions: int) -> int:
 
 
 def served(harness: OperatorHarness) -> int:
-    """Partitions of the layout that is served, and that Kafka has."""
+    """Returns the number of partitions of the served layout, or 0 if none is served or Kafka has another number."""
     layout = harness.registry().layouts[harness.topic]
     partitions = len(layout.layout.partition_delays)
     return partitions if layout.state == "serving" and delays(harness) == partitions else 0
 
 
 def everything(harness: OperatorHarness) -> dict[str, Any]:
-    """What an operator could change: the registry and its end, the topics and their settings, and every object."""
+    """Returns all that an operator could change: the registry and its end offset, the topics and their settings, and every object."""
     kinds = ("ClusterKafkaConnection", "DelayedTopic", "StatefulSet", "Service", "ConfigMap", "Secret")
     objects = [o for kind in kinds for o in harness.api.list_all(kind)]
     state = harness.registry()
@@ -98,11 +98,13 @@ def test_an_operator_that_was_frozen_in_the_middle_of_an_edit_changes_nothing_an
 
     partitions = freeze_while_it_grows(harness, 4)
     frozen_at = time.monotonic()
-    harness.wait(lambda: holder(harness) not in ("", first), "the second has the lease", seconds=GIVEN_UP_SECONDS)
+    harness.wait(
+        lambda: holder(harness) not in ("", first), "the second operator has the lease", seconds=GIVEN_UP_SECONDS
+    )
     harness.wait(
         lambda: served(harness) == partitions, "the second finishes what the first began", seconds=GIVEN_UP_SECONDS
     )
-    harness.apply(partitions=partitions, retryCap=9)  # what the first doesn't know of
+    harness.apply(partitions=partitions, retryCap=9)  # the first does not know of this edit
     generation = harness.resource()["metadata"]["generation"]  # type: ignore[index]
     harness.wait(
         lambda: (
@@ -111,7 +113,7 @@ def test_an_operator_that_was_frozen_in_the_middle_of_an_edit_changes_nothing_an
         ),
         "the second follows the next edit",
     )
-    time.sleep(max(0.0, frozen_at + frozen_seconds - time.monotonic()))  # only time can show what time does
+    time.sleep(max(0.0, frozen_at + frozen_seconds - time.monotonic()))  # the first stays frozen this long
     before: Manifest = {}
 
     def quiet() -> bool:
@@ -122,13 +124,13 @@ def test_an_operator_that_was_frozen_in_the_middle_of_an_edit_changes_nothing_an
     harness.wait(quiet, "nothing changes any more")
 
     harness.operator.go_on()
-    harness.wait(harness.operator.ended, "the first ends", seconds=GIVEN_UP_SECONDS)
+    harness.wait(harness.operator.ended, "the first operator ends", seconds=GIVEN_UP_SECONDS)
 
     assert "could not be renewed" in harness.operator.log.read_text()
     assert everything(harness) == before
     assert not second.ended()
     harness.apply(partitions=partitions + 1, retryCap=9)
-    harness.wait(lambda: served(harness) == partitions + 1, "the second goes on")
+    harness.wait(lambda: served(harness) == partitions + 1, "the second operator goes on")
 
 
 def test_an_operator_that_is_stopped_leaves_its_lease_to_the_one_that_waits(
@@ -146,5 +148,5 @@ def test_an_operator_that_is_stopped_leaves_its_lease_to_the_one_that_waits(
 def test_an_operator_whose_lease_another_one_took_ends(pair: tuple[OperatorHarness, OperatorProcess]) -> None:
     harness, _ = pair
     harness.patch("Lease", LEASE, {"spec": {"holderIdentity": "somebody"}}, namespace=SYSTEM_NAMESPACE)
-    harness.wait(harness.operator.ended, "it ends")
+    harness.wait(harness.operator.ended, "the operator ends")
     assert "could not be renewed because somebody holds it" in harness.operator.log.read_text()

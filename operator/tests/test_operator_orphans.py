@@ -1,4 +1,4 @@
-"""What was made for a resource goes although somebody has removed its finalizer, and nothing else does."""
+"""The operator removes what it made for a resource even if somebody has removed the finalizer, and it removes nothing else."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ KINDS = ("StatefulSet", "Secret", "PodDisruptionBudget", "Service", "ConfigMap")
 
 
 def force_away(harness: OperatorHarness, kind: str, name: str) -> None:
-    """As people do when a deletion does not end, while the operator is away."""
+    """Deletes a resource together with its finalizers, as people do when a deletion does not end while the operator is away."""
     harness.api.kubectl("delete", kind, name, f"--namespace={harness.namespace}", "--wait=false")
     harness.patch(kind, name, {"metadata": {"finalizers": None}}, namespace=harness.namespace)
     harness.wait(lambda: harness.api.get(kind, name, harness.namespace) is None, f"{kind} {name} is gone")
@@ -54,13 +54,15 @@ def test_workers_and_credentials_of_a_resource_that_was_forced_away_are_removed_
         "OrphansRemoved", f"DelayedTopic {harness.namespace}/{harness.topic} is gone", "StatefulSet", "Secret"
     )
     harness.wait(
-        lambda: not any(harness.made(kind) for kind in KINDS), "all is gone", seen=lambda: harness.made("StatefulSet")
+        lambda: not any(harness.made(kind) for kind in KINDS),
+        "all objects are gone",
+        seen=lambda: harness.made("StatefulSet"),
     )
     assert all(swept(harness, kind) >= count for kind, count in counts.items())
     uids = {kind: [o["metadata"]["uid"] for o in found] for kind, found in before.items()}
     assert {kind: [o["metadata"]["uid"] for o in harness.made(kind, "stays")] for kind in KINDS} == uids
     assert [harness.api.get(o["kind"], "sharing-cluster-shared", SYSTEM_NAMESPACE) for o in shared if o] == shared
-    assert len(harness.topics()) == 4, "what is in Kafka stays"
+    assert len(harness.topics()) == 4, "the topics stay in Kafka"
 
 
 @pytest.mark.slow
@@ -83,7 +85,7 @@ def test_the_job_of_an_audit_that_was_forced_away_is_removed_with_its_window_and
         objects = [o for kind in ("Job", "Secret", "ConfigMap") for o in harness.api.list_all(kind, AUDIT_NAMESPACE)]
         return [o["metadata"]["name"] for o in objects if o["metadata"]["name"].startswith(job["metadata"]["name"])]
 
-    harness.wait(lambda: not left(), "all of it is gone", seen=left)
+    harness.wait(lambda: not left(), "all objects of the audit are gone", seen=left)
     assert swept(harness, "Job") >= 1
     harness.wait(lambda: len(jobs(harness)) == 1, "the other audit runs")
 
@@ -103,12 +105,12 @@ def audit(harness: OperatorHarness, name: str) -> Manifest:
 
 
 class Kubernetes:
-    """Has these objects, and notes what is deleted."""
+    """Has these objects, and records deletions and the messages of Events."""
 
     def __init__(self, *objects: Manifest) -> None:
         self.objects = {(o["kind"], o["metadata"]["name"]): o for o in objects}
         self.deleted: list[tuple[str, str]] = []
-        self.told: list[str] = []
+        self.event_messages: list[str] = []
 
     async def list_all(self, kind: str, namespace: str, *, labels: str) -> list[Manifest]:
         return [
@@ -123,7 +125,7 @@ class Kubernetes:
         del self.objects[kind, name]
 
     async def create(self, event: Manifest) -> None:
-        self.told.append(event["message"])
+        self.event_messages.append(event["message"])
 
 
 def made(kind: str, namespace: str, name: str, spec: Manifest | None = None, *, audit: str | None = None) -> Manifest:
@@ -164,9 +166,9 @@ def test_what_has_no_resource_is_given_time_in_which_the_resource_may_come_back(
     store.put(resource())
     assert look(700) == []
     store.gone(resource())
-    assert look(800) == look(1399) == [], "the time begins anew"
+    assert look(800) == look(1399) == [], "the waiting time begins again"
     assert look(1400) == [("StatefulSet", name)]
-    assert len(kube.told) == 1
+    assert len(kube.event_messages) == 1
 
 
 def test_what_a_tenant_has_under_the_name_of_a_child_is_left_and_in_nobodys_way() -> None:

@@ -1,4 +1,4 @@
-"""Passes of one Kafka's resources hold up no others, and what a Kafka says fills no memory."""
+"""Passes over the resources of one Kafka hold up no others, and events from Kafka take a bounded amount of memory."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,8 @@ from delayed_topics_operator.values.key import Key
 from prometheus_client import REGISTRY
 
 
-def of(connection: str, number: int) -> Key:
-    """The lane of a resource is its namespace here."""
+def key_of(connection: str, number: int) -> Key:
+    """Returns the key of a resource whose connection is named by its namespace, so that the namespace is its lane."""
     return Key("DelayedTopic", connection, f"{number}")
 
 
@@ -30,7 +30,7 @@ def queue(now: list[float]) -> WakeQueue:
 
 
 async def begun(queue: WakeQueue) -> list[Key]:
-    """The passes that may begin now."""
+    """Returns the keys of all passes that may begin now."""
     keys: list[Key] = []
     with contextlib.suppress(TimeoutError):
         while True:
@@ -43,11 +43,11 @@ def test_a_lane_without_a_free_slot_holds_up_no_other() -> None:
     async def story() -> None:
         lanes = queue([100.0])
         for number in range(5):
-            lanes.wake(of("slow", number))
-        lanes.wake(of("other", 0))
-        assert set(await begun(lanes)) == {of("slow", 0), of("slow", 1), of("other", 0)}
-        lanes.wake(of("other", 1))
-        assert await begun(lanes) == [of("other", 1)]
+            lanes.wake(key_of("slow", number))
+        lanes.wake(key_of("other", 0))
+        assert set(await begun(lanes)) == {key_of("slow", 0), key_of("slow", 1), key_of("other", 0)}
+        lanes.wake(key_of("other", 1))
+        assert await begun(lanes) == [key_of("other", 1)]
 
     asyncio.run(story())
 
@@ -57,22 +57,22 @@ def test_a_slot_goes_to_whoever_has_waited_longest() -> None:
         now = [100.0]
         lanes = queue(now)
         for number in range(4):
-            lanes.wake(of("slow", number))
+            lanes.wake(key_of("slow", number))
             now[0] += 1
-        assert await begun(lanes) == [of("slow", 0), of("slow", 1)]
+        assert await begun(lanes) == [key_of("slow", 0), key_of("slow", 1)]
         assert lanes.overdue_seconds() == 2
-        lanes.failed(of("slow", 1))
-        assert await begun(lanes) == [of("slow", 2)]
-        lanes.succeeded(of("slow", 0), next_seconds=None)
-        lanes.succeeded(of("slow", 2), next_seconds=None)
-        assert await begun(lanes) == [of("slow", 3)]
+        lanes.failed(key_of("slow", 1))
+        assert await begun(lanes) == [key_of("slow", 2)]
+        lanes.succeeded(key_of("slow", 0), next_seconds=None)
+        lanes.succeeded(key_of("slow", 2), next_seconds=None)
+        assert await begun(lanes) == [key_of("slow", 3)]
         assert lanes.overdue_seconds() == 0
 
     asyncio.run(story())
 
 
 def test_a_slot_is_not_lost_when_whoever_waits_for_it_goes_to_another_lane() -> None:
-    """As a resource that is deleted, or edited to use another connection, while its Kafka is slow."""
+    """This happens when a resource is deleted, or edited to use another connection, while its Kafka is slow."""
     moved: set[Key] = set()
 
     def lane(key: Key) -> Key:
@@ -81,17 +81,17 @@ def test_a_slot_is_not_lost_when_whoever_waits_for_it_goes_to_another_lane() -> 
     async def story() -> None:
         lanes = WakeQueue(interval_seconds=0, clock=lambda: 100.0, lane_of=lane, lane_slots=1)
         for number in range(3):
-            lanes.wake(of("slow", number))
-        assert await begun(lanes) == [of("slow", 0)]
-        moved.add(of("slow", 1))
-        lanes.succeeded(of("slow", 0), next_seconds=None)
-        assert await begun(lanes) == [of("slow", 1), of("slow", 2)]
+            lanes.wake(key_of("slow", number))
+        assert await begun(lanes) == [key_of("slow", 0)]
+        moved.add(key_of("slow", 1))
+        lanes.succeeded(key_of("slow", 0), next_seconds=None)
+        assert await begun(lanes) == [key_of("slow", 1), key_of("slow", 2)]
 
     asyncio.run(story())
 
 
 class Hangs:
-    """Passes of the lane `slow` never end."""
+    """A controller whose passes in the lane `slow` never end."""
 
     kind = "DelayedTopic"
 
@@ -113,14 +113,14 @@ def test_a_runner_whose_passes_hang_begins_others_and_is_not_taken_for_dead(monk
     async def story() -> None:
         hangs = Hangs()
         runner = Runner(hangs, lane_of=lane_of, lane_slots=2, interval_seconds=0)
-        assert runner.silent_seconds() == 0, "it has not begun"
+        assert runner.silent_seconds() == 0, "the runner has not begun"
         running = asyncio.create_task(runner.run())
         for number in range(100):
-            runner.queue.wake(of("slow", number))
+            runner.queue.wake(key_of("slow", number))
         while hangs.under_way < 2:
             await asyncio.sleep(0)
         for number in range(10):
-            runner.queue.wake(of("other", number))
+            runner.queue.wake(key_of("other", number))
         while len(hangs.done) < 10:
             await asyncio.sleep(0)
         assert hangs.under_way == 2
@@ -165,7 +165,7 @@ def test_what_one_resource_asks_for_in_vain_is_no_failure_of_the_operator(error:
     async def story() -> None:
         runner = Runner(Fails(), lane_of=lane_of, lane_slots=1, interval_seconds=0)
         running = asyncio.create_task(runner.run())
-        runner.queue.wake(of("any", 0))
+        runner.queue.wake(key_of("any", 0))
         while counted() == before:
             await asyncio.sleep(0)
         running.cancel()

@@ -1,4 +1,4 @@
-"""What is read from pods that do not run, and what is made of it."""
+"""What the operator reads from pods that do not run, and what it reports."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the connection's owner grants, in sum of a namespace or to one resource, is never passed, and nobody loses what is there."""
+"""No namespace in total and no resource gets more than the connection's owner grants, and a lower grant takes nothing away."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def test_of_two_that_are_made_at_once_for_a_quota_of_one_exactly_one_is() -> Non
     tenant = NamespaceSimulation(with_quota(delayedTopics=1))
     tenant.add("first")
     tenant.add("second")
-    plans = {name: tenant.plan(name) for name in ("second", "first")}  # neither has done anything yet
+    plans = {name: tenant.plan(name) for name in ("second", "first")}  # neither plan is executed yet
     for name, plan in plans.items():
         tenant.do(name, plan)
     tenant.settle()

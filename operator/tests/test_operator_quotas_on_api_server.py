@@ -1,4 +1,4 @@
-"""Quotas on a real API server and a real broker: nothing passes them, nothing that is there is taken away, and the connection shows it."""
+"""Quotas on a real API server and a real broker: nothing exceeds them, nothing that exists is taken away, and the connection shows them."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def grant(**fields: Any) -> list[Manifest]:
 
 
 def shown(harness: OperatorHarness) -> Manifest:
-    """What the connection says of the test's namespace."""
+    """Returns what the connection's status says about the test's namespace."""
     listed = harness.connection_status().get("namespaces", [])
     return next((entry for entry in listed if entry["namespace"] == harness.namespace), {})
 
@@ -41,7 +41,9 @@ def test_of_two_that_are_made_at_once_for_a_quota_of_one_exactly_one_is(harness:
     def claimed() -> dict[str, str]:
         return {name: harness.condition("Claimed", name).get("reason", "") for name in names}
 
-    harness.wait(lambda: sorted(claimed().values()) == ["ClaimHeld", "GrantExceeded"], "one is served", seen=claimed)
+    harness.wait(
+        lambda: sorted(claimed().values()) == ["ClaimHeld", "GrantExceeded"], "one of them is served", seen=claimed
+    )
     served, refused = sorted(names, key=lambda name: claimed()[name])
     harness.wait_until_served(served)
     assert harness.topics(refused) == {}
@@ -62,7 +64,7 @@ def test_kubectl_scale_beyond_the_grant_gets_what_is_granted_and_everything_is_r
     harness.apply()
     harness.wait_until_served()
     scale(harness, 8)
-    harness.wait(lambda: replicas(harness) == 2, "two workers", seen=harness.stateful_set)
+    harness.wait(lambda: replicas(harness) == 2, "there are two workers", seen=harness.stateful_set)
     harness.wait_until_ready()
     for kind in ("WorkersReady", "Ready"):
         harness.wait_for(kind, "True", "GrantExceeded")
@@ -80,9 +82,11 @@ def test_kubectl_scale_beyond_the_grant_gets_what_is_granted_and_everything_is_r
     harness.wait(lambda: harness.settings(harness.topic)["retention.bytes"] == "-1", "the setting is repaired")
 
     harness.api.apply(harness.cluster_connection(allow=grant(quota={"workers": 5})))
-    harness.wait(lambda: replicas(harness) == 5, "as many as the quota allows", seen=harness.stateful_set)
+    harness.wait(
+        lambda: replicas(harness) == 5, "there are as many workers as the quota allows", seen=harness.stateful_set
+    )
     scale(harness, 1)
-    harness.wait(lambda: replicas(harness) == 1, "one worker", seen=harness.stateful_set)
+    harness.wait(lambda: replicas(harness) == 1, "there is one worker", seen=harness.stateful_set)
 
 
 @pytest.mark.slow
@@ -95,17 +99,19 @@ def test_a_quota_lowered_below_what_there_is_takes_nothing_away_and_refuses_grow
     there = {"delayedTopics": 1, "partitions": sum(before.values())}
     wait_shown(harness, lowered, **there, workers=2)
     harness.wait_until_ready()
-    harness.operator.kill()  # what it has let through is not only in its memory
+    harness.operator.kill()  # the operator must know what it has let through after a restart, too
     harness.operator.start()
 
     harness.apply(partitions=9, workers={"replicas": 3}, retryCap=7)
     harness.wait_for("TopicsReady", "False", "GrantExceeded")
     harness.wait_for("LayoutClamped", "True", "GrantExceeded")
     harness.wait_for("Claimed", "True")
-    harness.wait(lambda: harness.registry().layouts[harness.topic].retry_cap == 7, "what needs no room is followed")
+    harness.wait(
+        lambda: harness.registry().layouts[harness.topic].retry_cap == 7, "the change that needs no quota is followed"
+    )
     assert (harness.topics(), replicas(harness)) == (before, 2)
     harness.apply(partitions=9, workers={"replicas": 1}, retryCap=7)
-    harness.wait(lambda: replicas(harness) == 1, "one worker", seen=harness.stateful_set)
+    harness.wait(lambda: replicas(harness) == 1, "there is one worker", seen=harness.stateful_set)
     wait_shown(harness, lowered, **there, workers=1)
 
     harness.api.apply(harness.cluster_connection(allow=grant()))

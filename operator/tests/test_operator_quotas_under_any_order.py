@@ -1,4 +1,4 @@
-"""Passes of one namespace overlap in any order, operators die, quotas change: never is more made than is granted."""
+"""Passes of one namespace overlap in any order, operators die, and quotas change: there is never more than was granted."""
 
 from delayed_topics_crds import QuotaUsed
 from delayed_topics_operator.connection.reconcile.grants import hard
@@ -10,11 +10,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SPECS = st.tuples(st.integers(1, 4), st.integers(0, 4), st.sampled_from(["Retain", "Delete"]))
-"""Partitions of the front topic, workers, and what becomes of the topics."""
+"""Partitions of the front topic, workers, and the deletion policy."""
 
 
 class NeverMoreThanGranted(RuleBasedStateMachine):
-    """Passes overlap as they like: each may be anywhere between its plan and what it does. Operators die, quotas change."""
+    """Passes overlap in any order: each may be anywhere between its plan and its actions. Operators die, and quotas change."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class NeverMoreThanGranted(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def delete(self, name: str) -> None:
-        """Kubernetes removes at once what has no finalizer."""
+        """Deletes a resource. Kubernetes removes it at once if it has no finalizer."""
         simulation = self.tenant.simulations.get(name)
         if simulation is not None and simulation.raw["metadata"]["finalizers"]:
             simulation.delete()
@@ -55,7 +55,7 @@ class NeverMoreThanGranted(RuleBasedStateMachine):
 
     @rule(names=st.lists(NAMES, min_size=1, max_size=20))
     def go_on(self, names: list[str]) -> None:
-        """Each time a pass either looks and decides, or does what it has decided."""
+        """Lets each of these resources take one step: its pass either makes a plan or executes the plan that it has made."""
         for name in names:
             if name in self.plans:
                 self.tenant.do(name, self.plans.pop(name))
@@ -71,13 +71,13 @@ class NeverMoreThanGranted(RuleBasedStateMachine):
 
     @rule(topics=st.integers(0, 3), partitions=st.integers(0, 30), replicas=st.integers(0, 8))
     def change_quota(self, topics: int, partitions: int, replicas: int) -> None:
-        """What was let through by the former quota may come after it was lowered: workers are made some passes after the topics."""
+        """What the former quota let through may come after the change, since workers are created some passes after the topics."""
         self.go_on(list(self.plans))
         self.tenant.connection = with_quota(delayedTopics=topics, partitions=partitions, workers=replicas)
         self.before, self.hard = self.tenant.used(), hard(self.tenant.connection.grants or (), {})
 
-    def there(self) -> QuotaUsed:
-        """As Kafka and Kubernetes have it; not as the operator adds it up."""
+    def existing(self) -> QuotaUsed:
+        """Returns what exists in Kafka and Kubernetes, as opposed to what the operator counts."""
         return QuotaUsed(
             delayed_topics=len(self.tenant.kafka.registry.claims),
             partitions=sum(topic.partitions for topic in self.tenant.kafka.topics.values()),
@@ -86,15 +86,15 @@ class NeverMoreThanGranted(RuleBasedStateMachine):
 
     @invariant()
     def nothing_grows_beyond_the_quota(self) -> None:
-        """Neither what is there nor what counts."""
-        for seen in (self.there(), self.tenant.used()):
+        """Neither what exists nor what the operator counts grows."""
+        for seen in (self.existing(), self.tenant.used()):
             for what in ("delayed_topics", "partitions", "workers"):
                 now, before, most = getattr(seen, what), getattr(self.before, what), getattr(self.hard, what)
                 assert now <= max(most, before), f"{what}: {now}, {most} granted, {before} before"
 
     @invariant()
     def what_is_there_counts(self) -> None:
-        there, used = self.there(), self.tenant.used()
+        there, used = self.existing(), self.tenant.used()
         assert there.partitions <= used.partitions
         assert there.workers <= used.workers
         assert there.delayed_topics <= used.delayed_topics

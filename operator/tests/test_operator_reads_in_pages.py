@@ -1,4 +1,4 @@
-"""Long lists are read from a real API server in pages, also when it forgets meanwhile what the first page was of."""
+"""Long lists are read from a real API server in pages, even if it forgets the state of the first page meanwhile."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ LABELS = {"of": "the-test-of-pages"}
 
 
 class Slow(Kube):
-    """It asks for the second page when its API server has forgotten the state that the first one was of."""
+    """Requests the second page when the API server has forgotten the state of which it sent the first one."""
 
     def __init__(self, client: aio.client.ApiClient, api: KubeApi) -> None:
         super().__init__(client, before_writing=lambda: None)
@@ -47,7 +47,7 @@ async def listed(kube: Kube) -> list[str]:
 
 @pytest.fixture
 def pages_of_two(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of Events: of all else the server has states in memory that etcd has forgotten."""
+    """Makes pages of two Events. Of other kinds, the API server has states in memory that etcd has forgotten."""
     about = {"kind": "Namespace", "name": "default", "namespace": "default"}
     metas = ({"namespace": "default", "name": name, "labels": LABELS} for name in NAMES)
     api.apply(*({"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about} for meta in metas))

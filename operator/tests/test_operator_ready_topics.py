@@ -1,4 +1,4 @@
-"""Other ready topics: what the registry says of them, and who may have records released where."""
+"""Other ready topics: what the registry says about them, and who may have records released into which of them."""
 
 from datetime import timedelta
 from typing import Any

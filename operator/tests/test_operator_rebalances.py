@@ -1,4 +1,4 @@
-"""What the status says of rebalances: each is counted once, whoever was away meanwhile, and nothing is written when nothing changed."""
+"""Rebalances in the status: each is counted once, even if somebody was away meanwhile, and nothing is written when nothing changed."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ NOW = datetime(1970, 1, 1, 2, tzinfo=UTC)
 
 
 def rebalance(generation: int, **fields: Any) -> Rebalance:
-    """One a minute."""
+    """Returns the rebalance with this generation. There is one rebalance a minute."""
     at_ms = generation * MINUTE_MS
     known: dict[str, Any] = {
         "generation": generation,
@@ -69,7 +69,7 @@ def test_the_records_that_may_come_twice_are_told_also_when_a_lost_worker_tells_
 
 
 def test_one_of_which_the_cause_is_known_later_is_still_one() -> None:
-    """That a worker left for an edited spec is known when it is back."""
+    """Only when a worker is back is it known that it left for an edited spec."""
     status = seen(None, rebalance(1, reason="WorkerLeft"))
     after = seen(status, rebalance(1, reason="SpecChanged"), rebalance(2, reason="SpecChanged"))
     assert [record.reason for record in after.recent] == ["SpecChanged", "SpecChanged"]
@@ -141,12 +141,12 @@ def test_one_that_took_too_long_is_told_once_when_it_has_ended() -> None:
     assert slow_ones(under_way, ended) == [2]
     assert slow_ones(first, ended) == [2]
     assert slow_ones(ended, seen(ended, rebalance(1), slowly, rebalance(3))) == []
-    assert slow_ones(None, ended) == [], "what was told of a resource that is gone"
+    assert slow_ones(None, ended) == [], "these events are about a resource that is gone"
 
 
 @pytest.mark.parametrize("settled", [False, True])
 def test_one_that_is_under_way_for_too_long_is_said(settled: bool) -> None:
-    """While the group has not agreed, and while what it has agreed on is not served."""
+    """This includes the time in which the group has not agreed yet, and the time in which workers do not serve yet."""
     began = NOW - timedelta(seconds=10)
     told = (rebalance(1, started_at_ms=int(began.timestamp()) * 1000, ended_at_ms=None),) if settled else ()
     status = seen(None, *told, settled=settled)
@@ -154,7 +154,7 @@ def test_one_that_is_under_way_for_too_long_is_said(settled: bool) -> None:
     assert slow(status, now=since + timedelta(seconds=30), slow_seconds=30) is None
     assert "slowSeconds" in (slow(status, now=since + timedelta(seconds=31), slow_seconds=30) or "")
     later = seen(status, *told, settled=settled)
-    assert later == status, "since when it is known stays"
+    assert later == status, "the time since when it is known stays"
     ended = [replace(one, ended_at_ms=one.started_at_ms + 40_000) for one in told]
     assert slow(seen(status, *ended), now=NOW + timedelta(days=1), slow_seconds=30) is None
 

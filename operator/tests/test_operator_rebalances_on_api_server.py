@@ -14,7 +14,7 @@ from delayed_topics_operator_testing.operator_harness import OperatorHarness
 pytestmark = pytest.mark.api
 
 
-def tell(
+def write_rebalance(
     harness: OperatorHarness,
     generation: int,
     partitions: Mapping[str, str],
@@ -24,8 +24,11 @@ def tell(
     started: str = "",
     templates: Mapping[str, str] | None = None,
 ) -> None:
-    """That each worker was assigned these partitions of the front topic, and serves them. Before that, a worker has `ended` and
-    `gave_up` these, with records in flight, and one has `started`. `templates`: of the pods."""
+    """Writes the events of workers that are assigned these partitions of the front topic, and serve them.
+
+    Before that, the worker `ended` stops and gives up the partitions `gave_up`, with records in flight, and the worker `started`
+    starts. `templates` has the template of each worker's pod.
+    """
     writer = EventWriter(Connection(bootstrap_servers=harness.broker.bootstrap), client_id="w-0")
 
     def write(kind: EventKind, member: str, **detail: Any) -> None:
@@ -53,14 +56,14 @@ def recorded(harness: OperatorHarness) -> Manifest:
 
 
 def wait_recorded(harness: OperatorHarness, *expected: tuple[int, int]) -> None:
-    """Generation and moved partitions of each, the latest first."""
+    """Waits until the status has exactly these rebalances: the generation and moved partitions of each, the latest first."""
 
     def told() -> bool:
         found = recorded(harness)
         recent = [(record["generation"], record["movedPartitions"]) for record in found.get("recent", ())]
         return (found.get("count", 0), recent) == (len(expected), list(expected))
 
-    harness.wait(told, f"the status tells of {expected}", seen=lambda: recorded(harness))
+    harness.wait(told, f"the status has {expected}", seen=lambda: recorded(harness))
 
 
 def test_each_rebalance_is_in_the_status_once_also_those_of_while_the_operator_was_away(
@@ -68,14 +71,14 @@ def test_each_rebalance_is_in_the_status_once_also_those_of_while_the_operator_w
 ) -> None:
     harness.apply(partitions=9)
     harness.wait_until_served()
-    tell(harness, 1, {"w-0": "0-8"}, started="w-0")
-    tell(harness, 2, {"w-0": "0-4", "w-1": "5-8"}, started="w-1")
+    write_rebalance(harness, 1, {"w-0": "0-8"}, started="w-0")
+    write_rebalance(harness, 2, {"w-0": "0-4", "w-1": "5-8"}, started="w-1")
     wait_recorded(harness, (2, 4), (1, 9))
 
     harness.operator.stop()
-    tell(harness, 3, {"w-0": "0-4", "w-1": "5-8"})
-    tell(harness, 4, {"w-0": "0-2", "w-1": "3-5", "w-2": "6-8"})
-    tell(harness, 5, {"w-0": "0-8"})
+    write_rebalance(harness, 3, {"w-0": "0-4", "w-1": "5-8"})
+    write_rebalance(harness, 4, {"w-0": "0-2", "w-1": "3-5", "w-2": "6-8"})
+    write_rebalance(harness, 5, {"w-0": "0-8"})
     harness.operator.start()
 
     wait_recorded(harness, (5, 6), (4, 5), (2, 4), (1, 9))
@@ -83,7 +86,7 @@ def test_each_rebalance_is_in_the_status_once_also_those_of_while_the_operator_w
     assert (latest["reason"], latest["affectedWorkers"], latest["unaffectedWorkers"]) == ("WorkerLost", 3, 0)
     assert 10_000 <= latest["durationMs"] < 70_000
     harness.replace_operator()
-    tell(harness, 6, {"w-0": "0-7", "w-3": "8"})
+    write_rebalance(harness, 6, {"w-0": "0-7", "w-3": "8"})
     wait_recorded(harness, (6, 1), (5, 6), (4, 5), (2, 4), (1, 9))
 
 
@@ -93,20 +96,20 @@ def test_rebalances_since_workers_were_replaced_for_an_edited_spec_say_so_once_t
     harness.apply(partitions=9)
     harness.wait_until_served()
     before = {"w-0": "one", "w-1": "one"}
-    tell(harness, 1, {"w-0": "0-4"}, started="w-0", templates=before)
-    tell(harness, 1, {"w-1": "5-8"}, started="w-1", templates=before)
-    tell(harness, 2, {"w-0": "5-8"}, ended="w-1", gave_up="5-8", templates=before)
+    write_rebalance(harness, 1, {"w-0": "0-4"}, started="w-0", templates=before)
+    write_rebalance(harness, 1, {"w-1": "5-8"}, started="w-1", templates=before)
+    write_rebalance(harness, 2, {"w-0": "5-8"}, ended="w-1", gave_up="5-8", templates=before)
     wait_recorded(harness, (2, 4), (1, 9))
     assert [record["reason"] for record in recorded(harness)["recent"]] == ["WorkerLeft", "WorkerJoined"]
 
     edited = {"w-0": "two", "w-1": "two"}
-    tell(harness, 3, {"w-1": "0-8"}, ended="w-0", gave_up="0-8", started="w-1", templates=edited)
-    tell(harness, 3, {}, started="w-0", templates=edited)
+    write_rebalance(harness, 3, {"w-1": "0-8"}, ended="w-0", gave_up="0-8", started="w-1", templates=edited)
+    write_rebalance(harness, 3, {}, started="w-0", templates=edited)
 
     wait_recorded(harness, (3, 9), (2, 4), (1, 9))
     expected = [("SpecChanged", 3), ("SpecChanged", 3), ("WorkerJoined", 0)]
     harness.wait(
         lambda: [(r["reason"], r["inFlightRecords"]) for r in recorded(harness)["recent"]] == expected,
-        f"the status tells of {expected}",
+        f"the status has {expected}",
         seen=lambda: recorded(harness),
     )

@@ -1,4 +1,4 @@
-"""Brokers that refuse settings of topics, as managed services do: each is left out, or a condition says which promise needs it."""
+"""Brokers that refuse topic settings, as managed services do: a setting is left out, or a condition says which promise needs it."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -94,7 +94,7 @@ def test_topics_that_can_not_be_marked_are_known_as_ours_all_the_same() -> None:
 
 
 class UnmarkedLink:
-    """Makes topics without their mark, but `.delays`, of which `outcome` comes. `deaf`: the registry takes nothing."""
+    """Creates topics without their mark. For `orders.delays`, it returns `outcome`. `deaf`: writes to the registry fail."""
 
     def __init__(self, simulation: Simulation, outcome: KafkaCallError, *, deaf: bool = False) -> None:
         self._simulation = simulation
@@ -181,7 +181,7 @@ def test_a_refusal_is_forgotten_after_a_while() -> None:
 
 @pytest.fixture
 def opened(api: KubeApi) -> Iterator[Opened]:
-    """`opened(settings…)`: a harness on a broker that refuses them. `most_partitions`: of a topic that it makes."""
+    """Yields a function that opens a harness on a broker that refuses the given settings, and topics of more than `most_partitions`."""
     made: list[tuple[OperatorHarness, Broker]] = []
 
     def open_one(*refusing: str, most_partitions: int | None = None) -> OperatorHarness:
@@ -243,7 +243,7 @@ def test_topics_that_can_not_be_marked_stay_ours_though_one_of_them_is_refused_a
     assert "A topic must not have more than 12 partitions" in harness.condition("Ready")["message"]
     made = harness.topic_ids()
     assert len(made) == 3
-    harness.wait(lambda: harness.registry().topics[harness.topic].ids == made, "they are noted")
+    harness.wait(lambda: harness.registry().topics[harness.topic].ids == made, "the registry records the new topics")
     harness.apply(partitions=12, frontPartitions=3)
     harness.wait_until_served()
     assert made.items() <= harness.topic_ids().items()

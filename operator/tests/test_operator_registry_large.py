@@ -1,4 +1,4 @@
-"""A registry that somebody has filled is the connection's matter, and not the operator's memory's."""
+"""A registry that somebody has filled makes its connection unusable, and does not fill the operator's memory."""
 
 from collections.abc import Iterator
 
@@ -14,12 +14,12 @@ from delayed_topics_operator_testing.operator_process import OperatorProcess
 pytestmark = pytest.mark.api
 
 CLAIMS = 10_000
-"""With 2 MiB of keys and values."""
+"""Their keys and values take 2 MiB."""
 
 
 @pytest.fixture
 def frugal(api: KubeApi) -> Iterator[OperatorHarness]:
-    """A harness with a broker of its own, whose operator holds 1 MiB of a registry."""
+    """Yields a harness with a broker of its own, whose operator holds at most 1 MiB of a registry."""
     with (
         Broker() as broker,
         OperatorHarness(
@@ -42,7 +42,7 @@ def test_a_registry_that_grows_beyond_what_is_held_is_said_and_nothing_is_done_b
     harness.wait_for("Ready", "False", "RegistryTooLarge")
     harness.wait(
         lambda: harness.connection_status()["conditions"][0]["reason"] == "RegistryTooLarge",
-        "the connection was looked at, too",
+        "the connection reports it, too",
         seen=harness.connection_status,
     )
     said = harness.connection_status()["conditions"][0]

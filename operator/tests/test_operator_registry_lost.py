@@ -1,4 +1,4 @@
-"""Without its registry nobody's topics are anybody's: it is never silently made anew."""
+"""Without the registry, no one knows who owns which topic. The operator therefore never silently creates it again."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ ACCEPT_LOSS = "delayedtopics.io/accept-loss-of-topic-id"
 
 @pytest.fixture
 def harness(api: KubeApi, own_broker: Broker) -> Iterator[OperatorHarness]:
-    """With a broker of its own, in which a resource is served."""
+    """Yields a harness with a broker of its own and a resource that is served."""
     with OperatorHarness(api, own_broker, OperatorProcess(api, "--resync-seconds=3")).opened() as made:
         made.apply(delaySeconds=[0, 10], partitions=3)
         made.wait_until_served()
@@ -40,8 +40,8 @@ def registry(broker: Broker) -> TopicInfo | None:
     return info
 
 
-def looked_again(harness: OperatorHarness, *, skew_ms: int) -> Manifest:
-    """The condition Ready of the connection after it was edited, and so surely looked at as Kafka is now."""
+def ready_after_edit(harness: OperatorHarness, *, skew_ms: int) -> Manifest:
+    """Edits the connection so that the operator looks at Kafka again, and returns the condition Ready that the connection then has."""
     harness.patch("ClusterKafkaConnection", "default", {"spec": {"brokerSkewMs": skew_ms}})
     wanted = harness.api.get("ClusterKafkaConnection", "default")
     assert wanted is not None
@@ -64,30 +64,30 @@ def test_a_registry_that_vanished_is_not_made_anew_and_nothing_is_changed_in_kaf
     harness.kafka.delete_topics([REGISTRY_TOPIC])
     harness.wait_for("Ready", "False", "RegistryLost")
     harness.apply(delaySeconds=[0, 10, 60], partitions=9)
-    said = looked_again(harness, skew_ms=1)
+    said = ready_after_edit(harness, skew_ms=1)
     assert (said["status"], said["reason"]) == ("False", "RegistryLost")
     assert before.id in said["message"]
     assert f"{ACCEPT_LOSS}={before.id}" in said["message"]
 
     harness.operator.kill()
     harness.operator.start()
-    assert looked_again(harness, skew_ms=2)["reason"] == "RegistryLost", "an operator that restarts knows it too"
+    assert ready_after_edit(harness, skew_ms=2)["reason"] == "RegistryLost", "a restarted operator knows it, too"
     assert registry(own_broker) is None
     assert harness.topic_ids() == ids
     assert harness.topics()[TopicNames.of(harness.topic).delays] == 3, "the edit waits"
-    assert harness.stateful_set() is not None, "workers go on"
+    assert harness.stateful_set() is not None, "the workers go on"
 
     harness.kafka.create_topics([NewTopicSpec(name=REGISTRY_TOPIC, partitions=1, replication_factor=1)])
     again = registry(own_broker)
     assert again is not None
-    said = looked_again(harness, skew_ms=3)
-    assert said["reason"] == "RegistryLost", "one that somebody else made is not the one that was used"
+    said = ready_after_edit(harness, skew_ms=3)
+    assert said["reason"] == "RegistryLost", "a registry that somebody else created is not the one that was used"
     assert again.id in said["message"]
 
     harness.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {ACCEPT_LOSS: before.id}}})
-    harness.wait(lambda: harness.connection_status()["registryTopicId"] == again.id, "the one that is there is used")
+    harness.wait(lambda: harness.connection_status()["registryTopicId"] == again.id, "the new registry is used")
     harness.wait_for("Claimed", "False", "TopicForeign")
-    assert harness.topic_ids() == ids, "nothing is taken by guess"
+    assert harness.topic_ids() == ids, "no topic is adopted by guess"
 
 
 @pytest.mark.slow

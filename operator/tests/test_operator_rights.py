@@ -1,4 +1,4 @@
-"""The operator has the rights that it needs and no others: without any one of them something does not happen that it is there for."""
+"""The operator has the rights that it needs and no others: without any one of them, it cannot do one of its tasks."""
 
 import re
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ STORIES = [pytest.param(grant, story, id=str(grant)) for grant, story in NEEDS.i
 
 
 def test_no_template_of_the_chart_has_a_rule_that_nobody_has_said_the_need_of() -> None:
-    """test_chart_rights.py asks Helm; this needs no program."""
+    """test_chart_rights.py renders the chart with Helm; this test needs no program."""
     files = [file for file in (CHART / "templates").iterdir() if file.suffix in (".yaml", ".tpl")]
     blocks = [
         block for file in files for block in re.findall(r"^rules:\n((?:  .*\n)+)", file.read_text(), re.MULTILINE)
     ]
-    assert len(blocks) == 9, "roles"
+    assert len(blocks) == 9, "the chart has nine roles"
     found = {
         Right(group, resource, verb)
         for block in blocks
@@ -36,7 +36,7 @@ def test_no_template_of_the_chart_has_a_rule_that_nobody_has_said_the_need_of() 
 
 @pytest.fixture(scope="module")
 def stage(api: KubeApi, broker: Broker, spark_applications: None) -> Iterator[OperatorHarness]:
-    """A harness for all stories, whose namespace lets the operator in."""
+    """Yields one harness for all stories, whose namespace lets the operator in."""
     made = OperatorHarness(api, broker, OperatorProcess(api))
     arguments = ("--resync-seconds=3", "--orphans-after-seconds=4", f"--tenant-namespace={made.namespace}")
     made.operator = OperatorProcess(api, *arguments, "--audit-executors", "--audit-spark-applications")
@@ -59,7 +59,7 @@ def test_a_right_of_the_operator_is_missed_when_it_is_taken_away(
     def refused() -> list[Right]:
         return list(missed(server.audit_log, OPERATOR, begin=begin))
 
-    tries = 1 if act.again else 2  # it does not get past it by trying again
+    tries = 1 if act.again else 2  # a retry must be refused, too
     with without(server, grant, user=OPERATOR, namespace=WHERE.get(grant.role, SYSTEM_NAMESPACE)):
         act.do()
         stage.wait(lambda: len(refused()) >= tries, f"the API server refuses: {grant}")
@@ -67,4 +67,4 @@ def test_a_right_of_the_operator_is_missed_when_it_is_taken_away(
         assert set(refused()) == {grant.right}
     if act.again:
         act.do()
-    stage.wait(act.done, "with the right it is done")
+    stage.wait(act.done, "it is done with the right")

@@ -39,7 +39,7 @@ def jars() -> str:
 
 
 class Job:
-    """Of an audit with one executor: its pod, which no node runs, and its Spark as a process."""
+    """The Job of an audit with one executor. No node runs its pod; its Spark runs as a process."""
 
     def __init__(self, harness: OperatorHarness, jars: str, folder: Path) -> None:
         self.harness = harness
@@ -71,15 +71,15 @@ class Job:
             "spark.kubernetes.executor.podTemplateFile": str(template),
             "spark.kubernetes.driver.pod.name": pod["metadata"]["name"],
             "spark.driver.host": "127.0.0.1",
-            # what a pod finds mounted
+            # a pod has these files mounted
             "spark.kubernetes.authenticate.oauthTokenFile": str(token),
             "spark.kubernetes.authenticate.caCertFile": certificate,
-            # it would wait for half a minute for executors
+            # Spark would wait for executors for half a minute
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "1s",
         }
 
     def pods(self, label: str) -> list[Manifest]:
-        """Of this audit, that have this label."""
+        """Returns the pods of this audit that have this label."""
         found = audit_children(self.harness, "Pod", self.harness.topic)
         return [pod for pod in found if label in pod["metadata"]["labels"]]
 
@@ -87,7 +87,7 @@ class Job:
         return [pod for pod in self.pods("spark-exec-id") if "deletionTimestamp" not in pod["metadata"]]
 
     def start(self, **settings: str) -> None:
-        """Another Spark than before, of which nothing is left."""
+        """Starts Spark when nothing is left of the Spark before."""
         self.kill()
         self._settings.write_text(json.dumps(self._said | settings))
         for pod in self.executors():
@@ -101,7 +101,7 @@ class Job:
             )
 
     def end(self) -> None:
-        """Returns when Spark has ended."""
+        """Ends Spark, and returns when it has ended."""
         assert self._process is not None
         self._process.communicate()
 
@@ -109,7 +109,7 @@ class Job:
         return self._process is not None and self._process.poll() is not None
 
     def wait_for_executor(self) -> str:
-        """Its name."""
+        """Waits for an executor, and returns its name."""
         names: list[str] = []
 
         def there() -> bool:
@@ -122,7 +122,7 @@ class Job:
     def kill(self) -> None:
         if self._process is not None:
             with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)  # Java is another process, and makes executors
+                os.killpg(self._process.pid, signal.SIGKILL)  # Java is a process of its own and makes executors
             self._process.wait()
 
 
@@ -139,7 +139,7 @@ def an_executor_is_there(job: Job) -> Act:
 
 
 def an_executor_whose_end_no_watch_has_told_is_replaced(job: Job) -> Act:
-    """A watch that has ended is not begun anew, so Spark also lists, every half minute."""
+    """Spark does not begin a watch again that has ended, so it also lists pods every half minute."""
     polling = {
         "spark.kubernetes.executor.enableApiWatcher": "false",
         "spark.kubernetes.executor.apiPollingInterval": "1s",
@@ -193,4 +193,4 @@ def test_a_right_of_the_job_of_an_audit_with_executors_is_missed_when_it_is_take
         assert set(refused()) == {grant.right}
     if act.again:
         act.do()
-    job.harness.wait(act.done, "with the right it is done")
+    job.harness.wait(act.done, "it is done with the right")

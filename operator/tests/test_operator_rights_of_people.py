@@ -1,4 +1,4 @@
-"""What people may do with the usual roles edit and view of a namespace is what kubectl asks for, and nothing else."""
+"""The usual roles edit and view of a namespace give people the rights that commands of kubectl need, and no others."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ SPECS: Mapping[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def kubeconfigs(api: KubeApi) -> Mapping[str, Path]:
-    """Of a developer with the role edit, and of one with the role view."""
+    """Returns the kubeconfigs of a developer with the role edit and of one with the role view."""
     api.kubectl("create", "namespace", NAMESPACE)
     for role in ("edit", "view"):
         api.kubectl("create", "serviceaccount", role, f"--namespace={NAMESPACE}")
@@ -34,7 +34,7 @@ def kubeconfigs(api: KubeApi) -> Mapping[str, Path]:
 
 
 def command(right: str, plural: str, name: str, file: Path) -> tuple[str | Path, ...]:
-    """Of kubectl, that can't do without this right."""
+    """Returns a command of kubectl that needs this right."""
     kind = next(kind for kind, api in APIS.items() if api.plural == plural)
     match right:
         case "get":

@@ -1,4 +1,4 @@
-"""Pods that are replaced: of few resources at once, and what is done and said of the others meanwhile."""
+"""Only a few resources have their pods replaced at a time. These tests say what is done and reported for the others."""
 
 import asyncio
 import copy
@@ -30,7 +30,7 @@ def stateful_set(simulation: Simulation) -> dict[str, Any]:
 
 
 def waiting() -> Simulation:
-    """For its turn, while its three workers release records."""
+    """Returns a resource that waits for its turn while its three workers release records."""
     simulation = Simulation.serving(workers={"replicas": 3})
     simulation.edit(rebalance=CONSUMER)
     simulation.may_roll = False
@@ -39,7 +39,7 @@ def waiting() -> Simulation:
 
 
 def rolls(simulation: Simulation) -> list[str]:
-    """What was changed so that pods are replaced."""
+    """Returns the kinds of the applied objects whose change replaces pods."""
     return [a.kind for a in simulation.done if isinstance(a, ApplyChild) and a.rolls]
 
 
@@ -59,7 +59,7 @@ def test_a_new_password_replaces_the_pods_and_waits_its_turn() -> None:
 def test_a_rollout_that_is_held_back_is_said_and_not_as_declared() -> None:
     simulation = waiting()
     ready, workers = simulation.condition(Condition.READY), simulation.condition(Condition.WORKERS_READY)
-    assert (ready.status, workers.status) == ("False", "True"), "they release records"
+    assert (ready.status, workers.status) == ("False", "True"), "the workers release records"
     assert ready.reason == workers.reason == Reason.ROLLOUT_WAITING
     assert "waits until fewer other resources replace their workers. 3 of 3 workers are ready" in ready.message
 
@@ -113,7 +113,7 @@ def test_workers_are_scaled_while_a_rollout_waits_its_turn(replicas: int) -> Non
 
 
 class Kubernetes:
-    """Takes whatever is applied."""
+    """Accepts whatever is applied."""
 
     def __init__(self) -> None:
         self.versions = 100
@@ -126,7 +126,7 @@ class Kubernetes:
 
 
 def rolling(name: str, *, updated: int = 0, ready: int = 0, edit: int = 1) -> dict[str, Any]:
-    """A StatefulSet of which so many of three pods are replaced, and so many of all are ready."""
+    """Returns a StatefulSet with three pods, of which `updated` are replaced and `ready` are ready."""
     counts = {"updatedReplicas": updated, "readyReplicas": ready, "replicas": 3}
     status = {"observedGeneration": edit, **counts, "updateRevision": f"b{edit}"}
     meta = {"namespace": "system", "name": name, "uid": name, "generation": edit, "resourceVersion": "1"}
@@ -134,7 +134,7 @@ def rolling(name: str, *, updated: int = 0, ready: int = 0, edit: int = 1) -> di
 
 
 def carried_out(plan: Plan) -> tuple[list[str], int]:
-    """What was applied of it, and how many actions failed, while as many others are rolling as may."""
+    """Returns the kinds of the applied objects and the number of failed actions, while no further rollout may begin."""
     kube, store = Kubernetes(), Store()
     store.put(rolling("other"))
     executor = Executor(kube, store, None, rolling_at_once=1)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ def test_where_workers_run_whoever_is_late_for_a_turn_waits_for_the_next() -> No
 
 
 def test_a_replacement_that_changes_nothing_waits_for_no_turn() -> None:
-    """As where a webhook of the cluster has another image in the place of the declared one."""
+    """A webhook of the cluster may, for example, put another image in the place of the declared one."""
     simulation = Simulation.serving(workers={"replicas": 3})
     stateful_set(simulation)["spec"]["template"]["spec"]["containers"][0]["image"] = "mirror/worker:1"
     o = simulation.observe()
@@ -184,7 +184,7 @@ def test_a_replacement_that_changes_nothing_waits_for_no_turn() -> None:
 
 @pytest.mark.parametrize("may_roll", [True, False])
 def test_workers_that_a_webhook_puts_back_are_ready_and_the_resource_says_what_differs(may_roll: bool) -> None:
-    """They serve: what is put back is somebody's decision, and no reason to call anyone at night."""
+    """The workers serve. What a webhook puts back is somebody's decision, and no reason to call anyone at night."""
     simulation = Simulation.serving(workers={"replicas": 3})
     stateful_set(simulation)["spec"]["template"]["spec"]["containers"][0]["image"] = "mirror/worker:1"
     o = replace(simulation.observe(), may_roll=may_roll)
@@ -198,7 +198,7 @@ def test_workers_that_a_webhook_puts_back_are_ready_and_the_resource_says_what_d
     assert "webhook" in message
     before = reconcile(o).status
     assert before is not None
-    assert "webhook" not in str(before.conditions), "no one knows yet whether it changes anything"
+    assert "webhook" not in str(before.conditions), "it is not known yet whether the repair changes anything"
 
 
 def test_rollouts_that_are_stuck_stop_nobody_elses_however_often_they_are_edited() -> None:
@@ -216,7 +216,7 @@ def test_rollouts_that_are_stuck_stop_nobody_elses_however_often_they_are_edited
 
 
 def test_pods_that_come_and_go_hold_up_nobody_elses_rollout() -> None:
-    """Each change counted as progress, and one such resource after the other held up all others for ever."""
+    """In the past, each change counted as progress, and one such resource after the other held up all others permanently."""
     store, now = Store(), 0.0
     executor = Executor(None, store, None, rolling_at_once=1, clock=lambda: now)  # type: ignore[arg-type]
     store.put(rolling("a", updated=1, ready=2))
@@ -225,15 +225,15 @@ def test_pods_that_come_and_go_hold_up_nobody_elses_rollout() -> None:
         now += STUCK_SECONDS / 3
         store.put(rolling("a", updated=1, ready=ready))
         last = executor.may_roll("system", "c")
-    assert last, "it got no further since it had three ready pods"
+    assert last, "the rollout has made no progress since it had three ready pods"
     store.put({**rolling("a", updated=3, ready=3, edit=2), "status": rolling("a", updated=3, ready=3)["status"]})
-    assert executor.may_roll("system", "c"), "that is the status of what was before the edit"
+    assert executor.may_roll("system", "c"), "the status is still that of the spec before the edit"
     store.put(rolling("a", updated=2, ready=2))
     assert not executor.may_roll("system", "c")
 
 
 class Unhurried(Kubernetes):
-    """Answers about `orders` only when it is let."""
+    """Answers requests about `orders` only when `may_answer` is set."""
 
     def __init__(self) -> None:
         super().__init__()

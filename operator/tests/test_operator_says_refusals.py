@@ -1,4 +1,4 @@
-"""What the API server refuses the operator stands on the resource, under a reason of its own, and in a Warning."""
+"""What the API server refuses the operator is reported on the resource, under a reason of its own, and in a Warning."""
 
 import json
 import re
@@ -57,7 +57,9 @@ def test_rights_that_were_taken_away_are_named_until_they_are_back(harness: Oper
     harness.wait_event("KubernetesRefused", 'cannot get resource "configmaps"')
 
     give_the_rights_of_the_chart(harness.api.server, tenants=[harness.namespace])
-    harness.wait(lambda: harness.condition("Ready")["reason"].startswith("Workers"), "it goes on")
+    harness.wait(
+        lambda: harness.condition("Ready")["reason"].startswith("Workers"), "the operator goes on with the resource"
+    )
     harness.wait(lambda: complete(harness)["reason"] == "AuditRunning", "the audit goes on")
 
 
@@ -68,7 +70,7 @@ def test_a_template_that_no_pod_can_have_is_an_invalid_spec(harness: OperatorHar
         harness.wait_for(condition, "False", "SpecInvalid")
     assert "must be less than or equal to memory limit" in harness.condition("Ready")["message"]
     harness.wait_event("SpecInvalid", "must be less than or equal to memory limit")
-    harness.wait(lambda: refused_passes(harness) > 0, "it is counted, as no failure of the operator")
+    harness.wait(lambda: refused_passes(harness) > 0, "the pass is counted, but not as a failure of the operator")
     harness.apply()
     harness.wait_until_served()
 
@@ -82,7 +84,7 @@ def test_what_kafka_takes_from_no_one_is_an_invalid_spec_and_no_failure_of_the_o
 ) -> None:
     harness.apply(replicationFactor=100)
     harness.wait_for("Ready", "False", "SpecInvalid")
-    harness.wait(lambda: refused_passes(harness) > 0, "it is counted")
+    harness.wait(lambda: refused_passes(harness) > 0, "the pass is counted")
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
-"""What keeps pods from running stands on the resource: who owns it may not look into the namespace where they are.
+"""The resource says what keeps its pods from running, since its owner may not look into the namespace where they are.
 
-The tests are the kubelet and the scheduler, which say it by the status of a pod, or by an Event.
+The tests play the kubelet and the scheduler, which report it in the status of a pod or in an Event.
 """
 
 import json
@@ -18,15 +18,15 @@ pytestmark = pytest.mark.api
 
 @pytest.fixture
 def served(harness: OperatorHarness) -> OperatorHarness:
-    """With workers."""
+    """Returns a harness whose resource has a worker pod."""
     harness.apply()
     harness.wait_until_served()
     harness.wait(lambda: bool(harness.made("Pod")), "there is a pod")
     return harness
 
 
-def says(harness: OperatorHarness, **status: Any) -> str:
-    """The worker's pod is like that. Returns its name."""
+def set_pod_status(harness: OperatorHarness, **status: Any) -> str:
+    """Sets the status of the worker's pod, and returns the name of the pod."""
     (pod,) = harness.made("Pod")
     where = (f"--namespace={SYSTEM_NAMESPACE}", "--subresource=status", "--type=merge")
     name = str(pod["metadata"]["name"])
@@ -40,7 +40,7 @@ def container(state: Manifest, last: Manifest | None = None) -> list[Manifest]:
 
 
 def wait_until_said(harness: OperatorHarness, reason: str, *words: str) -> None:
-    """By WorkersReady, and so by Ready."""
+    """Waits until WorkersReady, and so Ready, has this reason and these words."""
 
     def said(condition: str) -> bool:
         found = harness.condition(condition)
@@ -56,17 +56,17 @@ def wait_until_said(harness: OperatorHarness, reason: str, *words: str) -> None:
 @pytest.mark.slow
 def test_an_image_that_can_not_be_pulled_is_said_and_forgotten_when_it_was(served: OperatorHarness) -> None:
     waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "worker:1"'}
-    pod = says(served, containerStatuses=container({"waiting": waiting}))
+    pod = set_pod_status(served, containerStatuses=container({"waiting": waiting}))
     words = (f"pod {pod}: ImagePullBackOff: Back-off pulling image", "images.worker")
     wait_until_said(served, "WorkersFailing", "0 of 1 workers are ready", *words)
     served.wait_event("WorkersFailing", *words)
-    says(served, containerStatuses=container({"running": {"startedAt": "2026-01-01T00:00:00Z"}}))
+    set_pod_status(served, containerStatuses=container({"running": {"startedAt": "2026-01-01T00:00:00Z"}}))
     served.wait_until_ready()
 
 
 def test_a_worker_that_was_out_of_memory_is_said_with_what_to_raise(served: OperatorHarness) -> None:
     ended = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:00Z"}
-    pod = says(
+    pod = set_pod_status(
         served,
         phase="Running",
         containerStatuses=container({"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": ended}),
@@ -83,13 +83,13 @@ def test_a_pod_that_finds_no_node_is_said(served: OperatorHarness) -> None:
         "reason": "Unschedulable",
         "message": "0/3 nodes: Insufficient cpu.",
     }
-    pod = says(served, conditions=[unplaced])
+    pod = set_pod_status(served, conditions=[unplaced])
     wait_until_said(served, "WorkersStarting", f"pod {pod} finds no node: 0/3 nodes: Insufficient cpu.", "or add room")
 
 
 @pytest.mark.slow
 def test_limits_that_no_container_can_start_with_are_said(served: OperatorHarness) -> None:
-    """The kubelet says it by an Event alone."""
+    """The kubelet reports this only in an Event."""
     (pod,) = served.made("Pod")
     meta = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
     event = {

@@ -1,4 +1,4 @@
-"""`spec.audit.schedule`: audits are made in time, one after the other, and the oldest go."""
+"""`spec.audit.schedule`: audits are created on time, one after the other, and the oldest are removed."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ def conclude(simulation: Simulation, verdict: str = "Verified") -> None:
 
 
 def break_promise(simulation: Simulation) -> str:
-    """The next audit finds it. Its name."""
+    """Lets the next audit find a broken promise, and returns the name of the audit."""
     name = str(audits(later(simulation, hours=1))[-1]["metadata"]["name"])
     conclude(simulation, "Violated")
     at = simulation.now.isoformat()
@@ -46,7 +46,7 @@ def break_promise(simulation: Simulation) -> str:
 
 
 def acknowledge(simulation: Simulation, name: str) -> set[str]:
-    """The names of the audits that are still there."""
+    """Acknowledges an audit, and returns the names of the audits that still exist."""
     simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = name
     simulation.settle()
     return {audit["metadata"]["name"] for audit in audits(simulation)}
@@ -75,7 +75,7 @@ def test_a_time_that_comes_while_an_audit_runs_is_made_up_for_by_one_after_it() 
     assert len(audits(simulation)) == 2
     conclude(simulation)
     simulation.settle()
-    assert len(audits(simulation)) == 2, "the hours that were missed are in one"
+    assert len(audits(simulation)) == 2, "one audit covers the hours that were missed"
     assert len(audits(later(simulation, hours=1))) == 3
 
 
@@ -108,7 +108,9 @@ def test_a_broken_promise_that_nobody_has_acknowledged_stays_behind_newer_ones_u
     assert set(broken) < acknowledge(simulation, "another")
     assert set(broken[at + 1 :]) == acknowledge(simulation, broken[at]) & set(broken)
     conclude(later(simulation, hours=1))
-    assert set(broken[at + 1 :]) == acknowledge(simulation, broken[at]) & set(broken), "though that one is gone"
+    assert set(broken[at + 1 :]) == acknowledge(simulation, broken[at]) & set(broken), (
+        "although the acknowledged audit is gone"
+    )
     assert not acknowledge(simulation, broken[-1]) & set(broken)
 
 
@@ -154,7 +156,7 @@ def test_what_is_no_cron_expression_is_said_with_an_example_and_all_else_is_done
 
 
 def test_a_schedule_that_never_comes_is_said_and_all_else_is_done() -> None:
-    simulation = Simulation.serving(audit={"schedule": "0 3 LW * */7"})  # the last weekday of a month, and a Sunday
+    simulation = Simulation.serving(audit={"schedule": "0 3 LW * */7"})  # a last weekday of a month that is a Sunday
     ready = simulation.condition(Condition.READY)
     assert (ready.status, ready.reason) == ("False", Reason.SPEC_INVALID)
     assert "spec.audit.schedule '0 3 LW * */7' never comes" in ready.message

@@ -32,7 +32,7 @@ def layout(simulation: Simulation) -> LayoutRecord:
 
 
 def served(**spec: Any) -> Simulation:
-    """A resource without workers of its own, on a connection that has some."""
+    """Returns a resource without workers of its own, on a connection that has shared workers."""
     simulation = Simulation(resource(**spec), connection=sharing())
     simulation.settle()
     return simulation
@@ -43,7 +43,7 @@ def gone(simulation: Simulation) -> bool:
 
 
 def assigned(simulation: Simulation) -> None:
-    """The shared workers have its partitions, and others'."""
+    """Assigns the partitions of the resource, and those of others, to the shared workers."""
     group = layout(simulation).group
     simulation.kafka.members[group] = (
         member("default-cluster-shared-0", ("orders", 0), ("payments", 0)),
@@ -53,7 +53,7 @@ def assigned(simulation: Simulation) -> None:
 
 def test_a_resource_without_workers_has_none_of_its_own_where_its_connection_has_some_to_share() -> None:
     simulation = served()
-    assert {kind for kind, _ in simulation.children} == {"ConfigMap"}, "a copy of its layout"
+    assert {kind for kind, _ in simulation.children} == {"ConfigMap"}, "it has a copy of the layout"
     assert (layout(simulation).group, layout(simulation).state, layout(simulation).workers) == (
         SHARED.group,
         "serving",
@@ -86,7 +86,7 @@ def test_what_shared_workers_lack_is_said_of_all_who_share_them() -> None:
 
 
 def test_while_the_connection_can_not_be_used_the_group_and_the_workers_are_those_that_were_known_last() -> None:
-    """The status had the group of workers of its own, of which there were none."""
+    """In the past, the status then named the group of the topic's own workers, which did not exist."""
     simulation = served()
     before = dict(simulation.raw["status"])
     simulation.connection = Unusable(reason=Reason.KAFKA_UNREACHABLE, message="no answer", since=simulation.now)
@@ -179,7 +179,7 @@ NAME = "main-cluster-shared"
 
 
 class Kubernetes:
-    """Takes any object. `uncached`: a DelayedTopic that the API server has, and of which no watch has told yet."""
+    """Accepts any object. `uncached`: a DelayedTopic that the API server has and that no watch has reported yet."""
 
     def __init__(self, store: Store, *, uncached: dict[str, Any] | None = None) -> None:
         self.store = store
@@ -212,20 +212,20 @@ GROUP = shared_group(CLUSTER, "system", *MAIN)
 
 
 def registered(*, group: str = GROUP, cluster: str = CLUSTER) -> Registry:
-    """A DelayedTopic `orders` in namespace `shop` is served by a group, that of the shared workers unless given."""
+    """Returns a Kafka in which `group` serves DelayedTopic `shop/orders`. By default, this is the group of the shared workers."""
     simulation = Simulation(resource(), connection=sharing(group=group), cluster=cluster)
     simulation.settle()
     return simulation.kafka
 
 
-def looked_after(
+def reconcile_shared(
     kubernetes: Kubernetes,
     asked: SharedWorkers | None,
     *,
     bootstrap: str = "k:9092",
     kafka: Registry | None = None,
 ) -> Shared | None:
-    """One pass. A topic is served by them, unless `kafka` says otherwise."""
+    """Makes one pass over the shared workers. They serve a topic, unless `kafka` says otherwise."""
     served_topics = kafka
     if served_topics is None:
         served_topics = registered()
@@ -245,15 +245,15 @@ def looked_after(
     return asyncio.run(workers.reconcile(MAIN, raw, asked, cast(KafkaLink, link), before=None))
 
 
-def cared_for(kubernetes: Kubernetes, asked: SharedWorkers | None, **given: Any) -> Shared:
-    shared = looked_after(kubernetes, asked, **given)
+def existing_shared(kubernetes: Kubernetes, asked: SharedWorkers | None, **given: Any) -> Shared:
+    shared = reconcile_shared(kubernetes, asked, **given)
     assert shared is not None
     return shared
 
 
 def state_after(kafka: Registry, kubernetes: Kubernetes | None = None) -> str:
-    """The state of the layout of `orders` after a look at the shared workers."""
-    looked_after(kubernetes or Kubernetes(Store()), SharedWorkers(), kafka=kafka)
+    """Returns the state of the layout of `orders` after a pass over the shared workers."""
+    reconcile_shared(kubernetes or Kubernetes(Store()), SharedWorkers(), kafka=kafka)
     return kafka.registry.layouts["orders"].state
 
 
@@ -268,15 +268,15 @@ def test_a_topic_that_was_deleted_while_kafka_was_away_is_served_no_more_and_its
     assert layout(simulation).state == "serving"
 
     kubernetes = Kubernetes(Store())
-    shared = looked_after(kubernetes, SharedWorkers(), kafka=simulation.kafka)
+    shared = reconcile_shared(kubernetes, SharedWorkers(), kafka=simulation.kafka)
     assert shared is not None
     assert not shared.leaving
     assert layout(simulation).state == "retired"
-    assert looked_after(kubernetes, None, kafka=simulation.kafka) is None
+    assert reconcile_shared(kubernetes, None, kafka=simulation.kafka) is None
 
 
 def test_a_topic_whose_name_another_resource_has_no_more_is_served_no_more() -> None:
-    """Resources of the same name are the same owner in the registry."""
+    """In the registry, resources of the same name are the same owner."""
     store = Store()
     store.put(resource(topic="payments", connectionRef={"name": MAIN.name}))
     assert state_after(registered(), Kubernetes(store)) == "retired"
@@ -303,7 +303,7 @@ def test_topics_of_other_installations_and_other_clusters_are_left_to_them() -> 
     for group in (*others, shared_group("other", "system", *MAIN)):
         assert state_after(registered(group=group)) == "serving"
     assert state_after(registered(cluster="other")) == "serving", (
-        "it was taken over, and has these workers until it has its own"
+        "a topic that was taken over has these workers until it has its own"
     )
 
 
@@ -315,19 +315,19 @@ def test_workers_that_are_asked_for_no_more_are_as_many_and_as_they_were_with_th
         "nodeSelector": {"disk": "ssd"},
     }
     asked = SharedWorkers.model_validate({"replicas": 3, "template": template})
-    assert not cared_for(kubernetes, asked).leaving
+    assert not existing_shared(kubernetes, asked).leaving
     declared = kubernetes.stateful_set()
     assert (declared["spec"]["replicas"], declared["spec"]["template"]["spec"]["nodeSelector"]) == (3, {"disk": "ssd"})
 
-    kept = cared_for(kubernetes, None)
+    kept = existing_shared(kubernetes, None)
     assert (kept.leaving, kept.replicas) == (True, 3)
-    assert kubernetes.stateful_set() is declared, "there is nothing to be changed"
+    assert kubernetes.stateful_set() is declared, "nothing has to be changed"
 
     by_hand = {**declared, "spec": {**declared["spec"], "replicas": 2_000}}
     kubernetes.store.put(by_hand)
-    assert cared_for(kubernetes, None, bootstrap="other:9092").replicas == 2_000
+    assert existing_shared(kubernetes, None, bootstrap="other:9092").replicas == 2_000
     now = kubernetes.stateful_set()
-    assert now is not by_hand, "it has the hash of the connection"
+    assert now is not by_hand, "the StatefulSet has the hash of the new connection"
     assert now["spec"]["replicas"] == 2_000
     for field in ("nodeSelector", "containers"):
         assert now["spec"]["template"]["spec"][field] == declared["spec"]["template"]["spec"][field]
@@ -336,8 +336,8 @@ def test_workers_that_are_asked_for_no_more_are_as_many_and_as_they_were_with_th
 
 def test_workers_of_which_no_one_knows_how_many_there_were_are_as_many_as_by_default() -> None:
     kubernetes = Kubernetes(Store())
-    cared_for(kubernetes, SharedWorkers(replicas=3))
+    existing_shared(kubernetes, SharedWorkers(replicas=3))
     kubernetes.store.absent("StatefulSet", "system", NAME)
-    kept = cared_for(kubernetes, None)
+    kept = existing_shared(kubernetes, None)
     assert (kept.leaving, kept.replicas) == (True, SharedWorkers().replicas)
     assert kubernetes.stateful_set()["spec"]["replicas"] == SharedWorkers().replicas

@@ -26,7 +26,7 @@ SHARED = "default-cluster-shared"
 
 
 class Pods:
-    """Processes for the pods of StatefulSets, with what their ConfigMaps say."""
+    """Worker processes in place of the pods of StatefulSets, configured by their ConfigMaps."""
 
     def __init__(self, harness: OperatorHarness, directory: Path) -> None:
         self._harness = harness
@@ -34,10 +34,11 @@ class Pods:
         self._workers: list[WorkerProcess] = []
 
     def start(self, stateful_set: str, replicas: int) -> None:
-        """When the StatefulSet is there. The test is the kubelet."""
+        """Plays the kubelet: starts the workers when the StatefulSet exists."""
         found = self._harness.api.get
         self._harness.wait(
-            lambda: found("StatefulSet", stateful_set, SYSTEM_NAMESPACE) is not None, f"StatefulSet {stateful_set}"
+            lambda: found("StatefulSet", stateful_set, SYSTEM_NAMESPACE) is not None,
+            f"StatefulSet {stateful_set} exists",
         )
         made = found("ConfigMap", f"{stateful_set}-worker", SYSTEM_NAMESPACE)
         assert made is not None
@@ -69,7 +70,7 @@ def pods(harness: OperatorHarness, tmp_path: Path) -> Iterator[Pods]:
 
 @contextmanager
 def produced(harness: OperatorHarness, topic: str) -> Iterator[list[int]]:
-    """Records come all the time, for both delays; yields the growing list of their numbers."""
+    """Produces records all the time, for both delays, and yields the growing list of their numbers."""
     producer = Producer({"bootstrap.servers": harness.broker.bootstrap, "linger.ms": 5, **IDEMPOTENT})
     sent: list[int] = []
 
@@ -84,7 +85,7 @@ def produced(harness: OperatorHarness, topic: str) -> Iterator[list[int]]:
 
 
 def released(harness: OperatorHarness, topic: str) -> int:
-    """Records that have come out, doubles counted."""
+    """Returns the number of records that have come out, including repeated ones."""
     name = TopicNames.of(topic).ready
     places = [(name, partition) for partition in range(harness.topics(topic)[name])]
     return sum(end for end in harness.kafka.list_offsets(places, "latest").values() if isinstance(end, int))
@@ -112,16 +113,17 @@ def test_topics_share_workers_until_one_gets_its_own_and_each_record_comes_out_o
     with produced(harness, harness.topic) as sent, produced(harness, other) as sent_beside:
         harness.wait(lambda: released(harness, harness.topic) > 100, "the shared workers release")
         harness.api.kubectl("scale", "delayedtopic", harness.topic, "--replicas=2", f"--namespace={harness.namespace}")
-        harness.wait(lambda: harness.stateful_set() is not None, "it gets workers of its own")
+        harness.wait(lambda: harness.stateful_set() is not None, "the topic gets workers of its own")
         live = harness.stateful_set()
         assert live is not None
         pods.start(live["metadata"]["name"], 2)
         harness.wait_until_ready()
         harness.wait(
-            lambda: layout(harness, harness.topic).group == f"delayedtopics.{harness.topic}", "they have the topics"
+            lambda: layout(harness, harness.topic).group == f"delayedtopics.{harness.topic}",
+            "its own workers have the topic",
         )
         before = released(harness, harness.topic)
-        harness.wait(lambda: released(harness, harness.topic) > before + 200, "they release")
+        harness.wait(lambda: released(harness, harness.topic) > before + 200, "its own workers release")
 
     harness.wait(
         lambda: (released(harness, harness.topic), released(harness, other)) == (len(sent), len(sent_beside)),
@@ -135,7 +137,7 @@ def test_topics_share_workers_until_one_gets_its_own_and_each_record_comes_out_o
 
 
 def test_workers_that_were_turned_off_are_looked_after_until_no_topic_needs_them(harness: OperatorHarness) -> None:
-    """Here the topics may have no workers of their own at first."""
+    """At first, the quota allows the topic no workers of its own."""
 
     def allowed(workers: int) -> list[Manifest]:
         return [{"namespaceSelector": {}, "topicPrefixes": [""], "quota": {"workers": workers}}]
@@ -155,12 +157,12 @@ def test_workers_that_were_turned_off_are_looked_after_until_no_topic_needs_them
         secret = harness.api.get("Secret", f"{SHARED}-connection", SYSTEM_NAMESPACE)
         return base64.b64decode(secret["data"]["bootstrap-servers"]).decode() if secret is not None else ""
 
-    harness.wait(lambda: read() == host, "they have the connection as it is now", seen=read)
+    harness.wait(lambda: read() == host, "the shared workers have the new connection", seen=read)
     workers = harness.api.get("StatefulSet", SHARED, SYSTEM_NAMESPACE)
     assert workers is not None
     assert workers["spec"]["replicas"] == 3
     assert workers["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] == limits
-    assert workers["metadata"]["generation"] > 1, "their pods are replaced"
+    assert workers["metadata"]["generation"] > 1, "the pods are replaced"
     said = {c["type"]: c["message"] for c in harness.connection_status()["conditions"]}
     assert f"These have none yet: {harness.topic}." in said["WorkersReady"]
 
@@ -185,7 +187,7 @@ def test_workers_that_were_turned_off_are_looked_after_until_no_topic_needs_them
 
 
 def test_what_was_forced_away_is_served_no_more_and_keeps_no_shared_workers(harness: OperatorHarness) -> None:
-    """Another topic is served as before."""
+    """Another topic is served on."""
     connection = harness.cluster_connection()
     harness.api.apply({**connection, "spec": {**connection["spec"], "sharedWorkers": {"replicas": 1}}})
     stays = f"{harness.topic}-stays"
@@ -203,8 +205,10 @@ def test_what_was_forced_away_is_served_no_more_and_keeps_no_shared_workers(harn
         layouts = harness.registry().layouts
         return [layouts[name].state for name in (harness.topic, stays)]
 
-    harness.wait(lambda: states() == ["retired", "serving"], "its layout is retired", seen=states)
-    assert len(harness.topics()) == 4, "what is in Kafka stays"
+    harness.wait(
+        lambda: states() == ["retired", "serving"], "the layout of the removed resource is retired", seen=states
+    )
+    assert len(harness.topics()) == 4, "the topics stay in Kafka"
 
     harness.delete(stays)
     harness.api.apply(connection)

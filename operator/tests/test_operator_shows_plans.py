@@ -1,4 +1,4 @@
-"""A resource whose plan is only shown says how it is, and not what the operator is about to do."""
+"""A resource whose plan is only shown reports how it is, and not what the operator is about to do."""
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
@@ -9,7 +9,7 @@ KINDS = (Condition.READY, Condition.TOPICS_READY, Condition.WORKERS_READY)
 
 
 def shown(simulation: Simulation, **spec: object) -> Simulation:
-    """With the annotation and an edit that the operator does not follow."""
+    """Sets the annotation plan-only, and makes an edit that the operator then does not follow."""
     simulation.annotate(plan_only="true")
     simulation.edit(**spec)
     simulation.settle()

@@ -1,4 +1,4 @@
-"""One slow Kafka is nobody else's problem: two connections, and on one of them the answers come after 20 s."""
+"""A slow Kafka holds up no one else: there are two connections, and on one of them answers come after 20 s."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ HEALED_SECONDS = 300
 EDITS_AT_ONCE = 4
 MIB = 2**20
 SLOW = "slow"
-"""Name of the connection, and of resources by it."""
+"""The name of the connection, which is also in the names of its resources."""
 
 
 @pytest.fixture
@@ -33,16 +33,16 @@ def wire() -> Iterator[SlowWire]:
 
 @pytest.fixture
 def patient(api: KubeApi, broker: Broker) -> Iterator[OperatorHarness]:
-    """A harness whose operator compares everything every 30 s, as it does by default."""
+    """Yields a harness whose operator compares everything every 30 s, which is the default."""
     with OperatorHarness(api, broker, OperatorProcess(api)).opened() as made:
         yield made
 
 
 def serve(harness: OperatorHarness, wire: SlowWire, *, slow: int, others: int) -> tuple[list[str], list[str]]:
-    """So many DelayedTopics by each connection. Returns their names when all are served."""
+    """Creates this many DelayedTopics on each connection, and returns their names when all are served."""
     harness.api.apply(harness.cluster_connection(SLOW, bootstrap=wire.bootstrap))
     by_slow = {"kind": "ClusterKafkaConnection", "name": SLOW}
-    # the broker keeps what other tests have claimed
+    # the names are unique, because the broker keeps the claims of other tests
     names = [f"{harness.topic}-slow-{n}" for n in range(slow)], [f"{harness.topic}-other-{n}" for n in range(others)]
     harness.api.apply(*(harness.delayed_topic(name, partitions=2, connectionRef=by_slow) for name in names[0]))
     harness.api.apply(*(harness.delayed_topic(name, partitions=2) for name in names[1]))
@@ -58,8 +58,10 @@ def serve(harness: OperatorHarness, wire: SlowWire, *, slow: int, others: int) -
 
 
 def conditions(harness: OperatorHarness, kind: str) -> set[tuple[str, str, str]]:
-    """Name, status and reason of each DelayedTopic that has one of this kind. Asked for all at once: one by one, hundreds of them keep the
-    API server busier than the operator does."""
+    """Returns the name of each DelayedTopic that has this condition, with the status and the reason of the condition.
+
+    One request lists them all. Hundreds of single requests would keep the API server busier than the operator does.
+    """
     return {
         (topic["metadata"]["name"], found["status"], found["reason"])
         for topic in harness.api.list_all("DelayedTopic", harness.namespace)
@@ -69,7 +71,7 @@ def conditions(harness: OperatorHarness, kind: str) -> set[tuple[str, str, str]]
 
 
 def with_workers(harness: OperatorHarness) -> set[str]:
-    """Names of the DelayedTopics for which there is a StatefulSet."""
+    """Returns the names of the DelayedTopics that have a StatefulSet."""
     sets = harness.api.list_all("StatefulSet", SYSTEM_NAMESPACE)
     return {found["metadata"]["labels"].get("delayedtopics.io/name", "") for found in sets}
 
@@ -83,7 +85,7 @@ def wait_until_all_ready(harness: OperatorHarness, names: list[str]) -> None:
 
 
 def statuses(harness: OperatorHarness) -> dict[str, Any]:
-    """Of all resources of the test, as they were written last."""
+    """Returns the statuses of all resources of the test, as they were written last."""
     found = [*harness.api.list_all("DelayedTopic"), *harness.api.list_all("ClusterKafkaConnection")]
     return {o["metadata"]["name"]: o["status"] for o in found}
 
@@ -108,16 +110,16 @@ def test_a_call_that_was_not_answered_once_changes_no_status(harness: OperatorHa
     done = passes(harness, "done")
 
     def looked() -> bool:
-        """At the connections and at the resources, since then."""
+        """Returns whether the operator has looked at the connections and at all resources since then."""
         calls = harness.operator.counted("delayed_topics_operator_kafka_calls_total", call="describe_cluster")
         return calls >= looks + 3 and passes(harness, "done") >= done + 2 * len(names)
 
-    harness.wait(looked, "all was looked at again", seconds=HEALED_SECONDS)
+    harness.wait(looked, "everything was looked at again", seconds=HEALED_SECONDS)
     assert statuses(harness) == before
 
 
 def edits_are_followed(harness: OperatorHarness, others: list[str]) -> None:
-    """While as many passes as there may be wait for the slow Kafka, and others for a slot there."""
+    """Edits are followed while the passes in all slots wait for the slow Kafka, and further passes wait for a slot."""
     overdue = "delayed_topics_operator_overdue_seconds"
     harness.wait(lambda: harness.operator.counted(overdue, kind="DelayedTopic") > 1, "passes wait for a slot")
     given_up = passes(harness, "failed")
@@ -127,7 +129,7 @@ def edits_are_followed(harness: OperatorHarness, others: list[str]) -> None:
         "all edits are followed",
         seen=lambda: passes(harness, "failed") - given_up,
     )
-    assert passes(harness, "failed") == given_up, "they waited until a call to the slow Kafka was given up"
+    assert passes(harness, "failed") == given_up, "the edits waited until a call to the slow Kafka was given up"
 
 
 @pytest.mark.slow
@@ -145,18 +147,19 @@ def test_each_connection_has_one_small_helper_that_ends_with_the_operator(
 ) -> None:
     serve(harness, wire, slow=1, others=1)
     harness.wait(
-        lambda: harness.operator.counted("delayed_topics_operator_helper_processes") == 2, "each connection has one"
+        lambda: harness.operator.counted("delayed_topics_operator_helper_processes") == 2,
+        "each connection has one helper",
     )
     found = harness.operator.processes_below()
     record_property("mebibytes", [size / MIB for size in found.values()])
     assert len(found) == 4, "two helpers, the process that they are forked from, and Python's tracker of resources"
     assert max(found.values()) < 12 * MIB
     harness.operator.kill()
-    harness.wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in found), "all of them have ended")
+    harness.wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in found), "all helpers have ended")
 
 
 def answer_seconds(harness: OperatorHarness, name: str, **spec: Any) -> float:
-    """From an edit until the status tells that it was seen to: what of a pass its owner sees."""
+    """Returns the seconds from an edit until the status shows its generation. The owner of a resource sees no more of a pass."""
     begun = time.monotonic()
     harness.api.apply(harness.delayed_topic(name, partitions=2, **spec))
 
@@ -169,7 +172,7 @@ def answer_seconds(harness: OperatorHarness, name: str, **spec: Any) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)  # above the sum of its waits
+@pytest.mark.timeout(1800)  # more than the sum of all waits
 def test_of_300_resources_on_two_connections_those_of_a_slow_one_say_so_once_and_the_others_have_their_passes(
     patient: OperatorHarness, wire: SlowWire, record_property: Callable[[str, object], None]
 ) -> None:
@@ -186,11 +189,13 @@ def test_of_300_resources_on_two_connections_those_of_a_slow_one_say_so_once_and
 
     harness.wait(
         lambda: conditions(harness, "Ready") >= {(name, "False", "KafkaUnreachable") for name in slow},
-        "those of the slow connection say so",
+        "the resources of the slow connection report it",
         seconds=HEALED_SECONDS,
     )
     before, writes, done = statuses(harness), status_writes(harness), passes(harness, "done")
-    harness.wait(lambda: passes(harness, "done") >= done + 2 * 300, "all were looked at again", seconds=HEALED_SECONDS)
+    harness.wait(
+        lambda: passes(harness, "done") >= done + 2 * 300, "all resources were looked at again", seconds=HEALED_SECONDS
+    )
     assert status_writes(harness) == writes
     assert statuses(harness) == before
-    assert harness.operator.alive() == process, "it would have been started again"
+    assert harness.operator.alive() == process, "the operator was restarted"

@@ -1,4 +1,4 @@
-"""An audit as a SparkApplication, by the Spark Operator's own schema on a real API server. The test plays the Spark Operator."""
+"""An audit as a SparkApplication, with the Spark Operator's own CRD on a real API server. The test plays the Spark Operator."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ ALLOWED = {"namespaceSelector": {}, "topicPrefixes": [""], "audits": {"maxExecut
 
 @pytest.fixture
 def harness(harness: OperatorHarness) -> OperatorHarness:
-    """The operator of an installation that has turned them on."""
+    """Replaces the operator by one of an installation that has enabled SparkApplications."""
     start_operator(harness, "--audit-executors", "--audit-spark-applications")
     harness.api.apply(harness.cluster_connection(allow=[ALLOWED]))
     harness.apply()
@@ -30,7 +30,7 @@ def harness(harness: OperatorHarness) -> OperatorHarness:
 
 
 def start_operator(harness: OperatorHarness, *flags: str) -> None:
-    """In place of the one that runs."""
+    """Starts an operator in place of the one that runs."""
     harness.operator.stop()
     harness.operator = OperatorProcess(harness.api, "--resync-seconds=3", *flags)
     harness.operator.start()
@@ -38,7 +38,7 @@ def start_operator(harness: OperatorHarness, *flags: str) -> None:
 
 @contextmanager
 def spark_applications_turned_off(harness: OperatorHarness) -> Iterator[None]:
-    """As `helm upgrade` does it: the operator is told, and has no rights on them any more."""
+    """Turns SparkApplications off as `helm upgrade` does: the operator has other flags, and no rights to SparkApplications."""
     harness.operator.stop()
     harness.api.kubectl("delete", "clusterrole", f"{SYSTEM_NAMESPACE}:delayed-topics-audits-spark-applications")
     try:
@@ -67,7 +67,7 @@ def patch_status(harness: OperatorHarness, kind: str, name: str, patched: Manife
 
 
 def submit(harness: OperatorHarness, made: Manifest) -> str:
-    """The driver's pod, as spark-submit makes it from the template."""
+    """Creates the driver's pod from the template as spark-submit does, and returns the name of the pod."""
     spec, name = made["spec"], f"{made['metadata']['name']}-driver"
     template = spec["driver"]["template"]
     (container,) = template["spec"]["containers"]
@@ -94,7 +94,7 @@ def submit(harness: OperatorHarness, made: Manifest) -> str:
 
 
 def succeed(harness: OperatorHarness, made: Manifest, driver: str) -> None:
-    """With a verdict."""
+    """Lets the driver and its SparkApplication succeed, with a verdict."""
     ended = [ended_container(DRIVER, with_verdict("Verified"))]
     patch_status(harness, "Pod", driver, {"phase": "Succeeded", "containerStatuses": ended})
     patch_status(
@@ -116,7 +116,7 @@ def test_an_audit_is_run_by_the_spark_operator_and_its_verdict_is_that_of_the_dr
     patch_status(harness, KIND, made["metadata"]["name"], {"driverInfo": {}, "applicationState": {"state": "RUNNING"}})
     wait_said(harness, Reason.AUDIT_RUNNING, f"{KIND} {AUDIT_NAMESPACE}/{made['metadata']['name']}")
     succeed(harness, made, driver)
-    harness.wait(lambda: status(harness).get("verdict") == "Verified", "the verdict is there")
+    harness.wait(lambda: status(harness).get("verdict") == "Verified", "the audit has its verdict")
     wait_until_gone(harness, made)
 
 
@@ -133,7 +133,7 @@ def test_spark_applications_may_be_turned_off_while_one_runs_and_one_is_kept(har
     apply_audit(harness, "kept", spark=asked())
     kept = application(harness, "kept")
     succeed(harness, kept, submit(harness, kept))
-    harness.wait(lambda: status(harness, "kept").get("verdict") == "Verified", "the verdict is there")
+    harness.wait(lambda: status(harness, "kept").get("verdict") == "Verified", "the audit has its verdict")
     apply_audit(harness, "runs", spark=asked())
     runs = application(harness, "runs")
 

@@ -1,4 +1,4 @@
-"""When the controller writes a status: what is decided before it is done, and that a resource is ready only when all is done."""
+"""When the controller writes a status: it writes a decision before it acts on it, and Ready only when all actions are done."""
 
 import asyncio
 import copy
@@ -39,12 +39,14 @@ BEHIND = Load(
         ),
     )
 )
-"""One worker, which can't catch up."""
+"""The load of one worker that cannot catch up."""
 
 
 class Surroundings:
-    """Kubernetes and Kafka of a simulation, in the calls of the controller. `written`: objects and statuses as they were written.
-    `after_apply` is called when an object was written."""
+    """Answers the controller's calls to Kubernetes and Kafka from a simulation.
+
+    `written` has the objects and statuses in the order of the writes. `after_apply` is called after each write of an object.
+    """
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
@@ -65,7 +67,7 @@ class Surroundings:
         return copy.deepcopy(live)
 
     async def create(self, body: Manifest) -> Manifest:
-        """Events."""
+        """Accepts Events."""
         return body
 
     async def registry(self) -> RegistryState:
@@ -82,7 +84,7 @@ class Surroundings:
             raise SettingsRefused(f"Kafka refuses {refused}", code="POLICY_VIOLATION", words_of=words)
 
     def conditions(self) -> dict[str, Manifest]:
-        """As they were written last, by type."""
+        """Returns the conditions by type, as they were written last."""
         return {condition["type"]: condition for condition in self.statuses()[-1]["conditions"]}
 
     def statuses(self) -> list[Manifest]:
@@ -90,7 +92,7 @@ class Surroundings:
 
 
 class Connected:
-    """One connection, which answers."""
+    """Connections with one connection, which answers."""
 
     def doubt(self, *_: object) -> None: ...
 
@@ -99,7 +101,7 @@ class Connected:
 
 
 class Simulated(DelayedTopics):
-    """Observes a simulation."""
+    """A controller that observes a simulation."""
 
     def __init__(self, around: Surroundings, *, rolling_at_once: int = 5) -> None:
         given = context(around, namespace=OPERATOR_NAMESPACE, rolling_at_once=rolling_at_once)
@@ -112,15 +114,15 @@ class Simulated(DelayedTopics):
         return self._around.simulation.observe(), cast(KafkaLink, self._around)
 
     def go_on(self) -> None:
-        """Passes until there is nothing more to be done."""
+        """Makes passes until there is nothing more to be done."""
         passes = 0
         while asyncio.run(self.reconcile(ORDERS)) == SOON_SECONDS:
             passes += 1
-            assert passes < 30, "it comes to no end"
+            assert passes < 30, "the passes come to no end"
 
 
 def numbers(around: Surroundings) -> list[tuple[str, int]]:
-    """Of workers: that autoscaling wants by the status, and that the StatefulSet has, as they were written."""
+    """Returns the numbers of workers that were written: in the status, the wanted number; in the StatefulSet, its replicas."""
     return [
         (written["kind"], written["status"]["workers"]["wantedReplicas"])
         if written["kind"] == "DelayedTopic"
@@ -136,7 +138,7 @@ def test_how_many_workers_there_are_to_be_is_written_before_there_are_and_stays_
     simulation.load = BEHIND
 
     def look_again() -> None:
-        """While the pods start: nothing is known of what they can do."""
+        """While the pods start, it is not known what they can do."""
         simulation.load = Load()
 
     around.after_apply = look_again
@@ -189,7 +191,7 @@ def test_what_can_be_done_is_done_and_said(edit: Manifest) -> None:
 
 
 class NotAuthorized(Surroundings):
-    """Kafka lets nobody change the settings of topics."""
+    """Kafka lets the operator change no settings of topics."""
 
     async def alter_config(self, topic: str, settings: Mapping[str, str]) -> None:
         raise KafkaRefused(f"changing {topic} failed", code="TOPIC_AUTHORIZATION_FAILED")
@@ -210,14 +212,14 @@ def test_what_is_refused_again_and_again_is_said_once_and_since_when(monkeypatch
 
 
 class SomebodyElse(Surroundings):
-    """Puts back at once what the operator changes in a topic's settings."""
+    """Somebody else undoes at once what the operator changes in a topic's settings."""
 
     async def alter_config(self, topic: str, settings: Mapping[str, str]) -> None:
         pass
 
 
 def undone(simulation: Simulation) -> tuple[SomebodyElse, Simulated]:
-    """After a pass in which somebody else has lowered the retention of the delays topic again."""
+    """Returns the state after a pass in which somebody else has lowered the retention of the delays topic again."""
     simulation.kafka.topics["orders.delays"].config["retention.ms"] = "1000"
     around = SomebodyElse(simulation)
     simulated = Simulated(around)

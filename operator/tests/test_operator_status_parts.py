@@ -1,4 +1,4 @@
-"""Two controllers write parts of one status: neither writes again what stands there already."""
+"""Two controllers write parts of one status: neither writes again what is there already."""
 
 from datetime import UTC, datetime
 

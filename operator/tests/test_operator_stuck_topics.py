@@ -1,4 +1,4 @@
-"""A topic without a leader, or one that is lost or somebody else's, keeps nothing else of a delayed topic from being followed."""
+"""If one topic is lost, foreign or without a leader, the operator still follows everything else of the delayed topic."""
 
 import copy
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def leaderless(topic: str) -> Damage:
 
 
 def added(topic: str) -> Damage:
-    """Somebody else adds a partition, and it has no leader."""
+    """Somebody else adds a partition that has no leader."""
 
     def add(simulation: Simulation) -> None:
         simulation.kafka.unled.add((topic, simulation.kafka.topics[topic].partitions))
@@ -35,7 +35,7 @@ def gone(topic: str) -> Damage:
 
 
 def foreign(topic: str) -> Damage:
-    """Somebody else makes one, in the place of the operator's if there is one."""
+    """Somebody else creates the topic, in place of the operator's topic if there is one."""
 
     def make(simulation: Simulation) -> None:
         if topic in simulation.kafka.topics:
@@ -78,7 +78,7 @@ def served(simulation: Simulation) -> LayoutRecord:
 
 
 def partitions(simulation: Simulation) -> dict[str, int]:
-    """Of all topics, by id."""
+    """Returns the number of partitions of each topic, by its id."""
     return {topic.id: topic.partitions for topic in simulation.kafka.topics.values()}
 
 
@@ -174,7 +174,7 @@ def with_a_member() -> Simulation:
 
 
 def imported(simulation: Simulation) -> None:
-    """As `registry import` leaves it."""
+    """Leaves the registry as `registry import` does."""
     retired = replace(layout(simulation), state="retired")
     simulation.kafka.write(retired.key, encode(retired))
 

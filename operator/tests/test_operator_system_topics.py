@@ -1,4 +1,4 @@
-"""Somebody deletes or changes a topic that all workers of a Kafka need: soon it is as before."""
+"""Somebody deletes or changes a topic that all workers of a Kafka need, and the operator soon restores it."""
 
 from collections.abc import Iterator
 
@@ -19,14 +19,14 @@ CALLS = "delayed_topics_operator_kafka_calls_total"
 
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[Broker]:
-    """A topic that it makes because somebody writes to it has three partitions. One of the wanted settings it refuses and has otherwise."""
+    """Yields a broker that creates topics with three partitions when they are written to, and that refuses one of the wanted settings."""
     with Broker(settings={"num.partitions": "3", REFUSED: "true"}, refusing=[REFUSED]) as broker:
         yield broker
 
 
 @pytest.fixture
 def harness(api: KubeApi, own_broker: Broker) -> Iterator[OperatorHarness]:
-    """A connection to this broker that can be used."""
+    """Yields a harness with a usable connection to this broker."""
     with OperatorHarness(api, own_broker, OperatorProcess(api, "--resync-seconds=3")).opened() as made:
         made.wait(lambda: ready(made) == "True", "the connection can be used", seen=made.connection_status)
         yield made
@@ -38,7 +38,7 @@ def ready(harness: OperatorHarness) -> str:
 
 
 def wrong(harness: OperatorHarness) -> list[str]:
-    """Topics that are missing, and settings that are not as they are to be."""
+    """Returns the errors of missing topics, and the settings that are not as wanted."""
     found: list[str] = []
     for topic, settings in harness.kafka.topic_configs(SYSTEM_TOPICS).items():
         if not isinstance(settings, dict):
@@ -50,7 +50,7 @@ def wrong(harness: OperatorHarness) -> list[str]:
 
 
 def stamped(harness: OperatorHarness, topic: str) -> bool:
-    """Whether a record gets the broker's time, as workers need it of the clock."""
+    """Returns whether a record gets the broker's time, which workers need in the clock topic."""
     kinds: list[int] = []
 
     def acknowledged(error: KafkaError | None, message: Message) -> None:
@@ -72,7 +72,9 @@ def test_what_was_deleted_or_changed_is_as_before_after_the_next_look(harness: O
     outcomes = harness.kafka.alter_topic_configs(changes)
     assert set(outcomes.values()) == {None}
     harness.kafka.delete_topics([CLOCK_TOPIC])
-    harness.wait(lambda: wrong(harness) == [], "all are as before", seen=lambda: wrong(harness), seconds=60)
+    harness.wait(
+        lambda: wrong(harness) == [], "all system topics are as before", seen=lambda: wrong(harness), seconds=60
+    )
     assert stamped(harness, CLOCK_TOPIC)
     assert (ready(harness), harness.connection_status()["registryTopicId"]) == ("True", registry_id)
 
@@ -85,7 +87,9 @@ def test_those_that_the_broker_made_because_a_worker_wrote_to_them_are_repaired_
     assert [stamped(harness, topic) for topic in (CLOCK_TOPIC, EVENTS_TOPIC)] == [False, False]
     harness.operator.go_on()
     harness.wait(lambda: stamped(harness, CLOCK_TOPIC), "workers can read the broker's time", seconds=60)
-    harness.wait(lambda: wrong(harness) == [], "all are as before", seen=lambda: wrong(harness), seconds=60)
+    harness.wait(
+        lambda: wrong(harness) == [], "all system topics are as before", seen=lambda: wrong(harness), seconds=60
+    )
     harness.apply()
     harness.wait_until_served()
 

@@ -1,4 +1,4 @@
-"""A cluster that was lost comes back, or moves: who may have the topics of another cluster's resource, and what becomes of that one."""
+"""Who may take over the topics of a resource in another cluster that was lost or moves, and what becomes of that resource."""
 
 import asyncio
 from dataclasses import replace
@@ -25,7 +25,7 @@ def granted(**fields: object) -> Usable:
 
 
 def before_and_after(*, connection: Usable | None = None, namespace: str = "shop") -> tuple[Simulation, Simulation]:
-    """What was served in the cluster that is lost, and the same resource in another, refused so far."""
+    """Returns the served resource of the lost cluster, and the same resource in another cluster, which is refused so far."""
     lost = Simulation(resource(), cluster=LOST, connection=granted())
     lost.settle()
     raw = resource(uid="uid-restored", namespace=namespace)
@@ -49,7 +49,7 @@ def test_a_restored_resource_is_told_how_to_take_its_topics_over_and_goes_on_whe
     restored.serve()
     assert restored.condition(Condition.READY).status == "True"
     assert topic_ids(restored.kafka) == ids
-    assert restored.kafka.registry.topics["orders"] == noted, "nothing begins anew"
+    assert restored.kafka.registry.topics["orders"] == noted, "no partition begins anew"
     assert restored.kafka.registry.layouts["orders"].owner == restored.owner
 
 
@@ -245,7 +245,7 @@ def test_an_annotation_that_stays_does_not_take_back_what_was_taken_from_it_and_
     assert second.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER
     assert second.children == {}
     first.settle()
-    assert first.condition(Condition.CLAIMED).status == "True", "nobody takes anything back by itself"
+    assert first.condition(Condition.CLAIMED).status == "True", "no resource takes topics back by itself"
     second.annotate(take_over_from=f"{LOST}@2")
     second.settle()
     assert second.condition(Condition.CLAIMED).status == "True"

@@ -1,4 +1,4 @@
-"""Kubernetes clusters come and go, Kafka stays: what was backed up is applied again, here or in another cluster."""
+"""Kubernetes clusters come and go, Kafka stays: resources that were backed up are applied again, in this or another cluster."""
 
 from collections.abc import Iterator
 
@@ -22,14 +22,14 @@ TAKE_OVER = "delayedtopics.io/take-over-from"
 
 @pytest.fixture
 def mirror() -> Iterator[Broker]:
-    """Another Kafka cluster."""
+    """Yields another Kafka cluster."""
     with Broker() as other:
         yield other
 
 
 @pytest.fixture
 def elsewhere(other_api: KubeApi, harness: OperatorHarness, broker: Broker) -> Iterator[OperatorHarness]:
-    """Another Kubernetes cluster with a namespace of the same name, an operator and the same Kafka."""
+    """Yields another Kubernetes cluster with a namespace of the same name, an operator and the same Kafka."""
     made = OperatorHarness(other_api, broker, OperatorProcess(other_api, "--resync-seconds=3"))
     made.namespace, made.topic = harness.namespace, harness.topic
     with made.opened(allow=ALLOWED):
@@ -43,7 +43,7 @@ def cluster_id(api: KubeApi) -> str:
 
 
 def backed_up(found: Manifest | None) -> Manifest:
-    """As Velero and `kubectl get -o yaml` keep it, without what a restore leaves out: status, and what the API server fills in."""
+    """Returns the resource as Velero or `kubectl get -o yaml` restores it, without the status and what the API server fills in."""
     assert found is not None
     meta = {
         key: value for key, value in found["metadata"].items() if key in ("name", "namespace", "annotations", "labels")
@@ -91,7 +91,7 @@ def test_a_restored_cluster_takes_over_from_a_lost_one_that_may_come_back_and_ch
     assert holder is not None
     assert (holder.owner.cluster, holder.taken_from and holder.taken_from.cluster) == (here, former)
 
-    harness.operator.start()  # it was not lost for good
+    harness.operator.start()  # the cluster comes back
     harness.wait_for("Claimed", "False", "ClaimedByOther")
     harness.wait(
         lambda: not harness.made("StatefulSet"), "the former workers are gone", seen=lambda: harness.made("StatefulSet")
@@ -155,7 +155,7 @@ def test_topics_that_were_mirrored_to_another_kafka_are_served_there_from_the_of
         for name in (names.front, names.delays)
         for p in range(counts[name])
     }
-    there.wait(  # a broker may learn of its topics, and of what coordinates a group, a moment later
+    there.wait(  # a broker may learn of its topics, and of the coordinator of a group, a moment later
         lambda: set(there.kafka.commit(names.group, offsets).values()) == {None}, "the offsets are committed"
     )
     done = import_registry(Connection(bootstrap_servers=mirror.bootstrap), exported)
@@ -165,12 +165,12 @@ def test_topics_that_were_mirrored_to_another_kafka_are_served_there_from_the_of
         annotations = {TAKE_OVER: former}
         there.api.apply(there.delayed_topic(annotations=annotations, delaySeconds=[0, 10], partitions=3))
         there.wait_until_served()
-        assert there.topic_ids() == ids, "the mirrored topics are the ones"
+        assert there.topic_ids() == ids, "the mirrored topics are served"
         record = there.registry().topics[harness.topic]
         assert record.ids == ids
         assert record.begun == {name: counts[name] for name in (names.front, names.delays)}
         assert there.registry().layouts[harness.topic].layout == harness.registry().layouts[harness.topic].layout
         committed = there.kafka.committed_of_groups({names.group: list(offsets)})[names.group]
-        assert committed == offsets, "nothing was begun anew"
+        assert committed == offsets, "no partition was begun anew"
     finally:
         there.close()

@@ -1,4 +1,4 @@
-"""Which namespaces are tenants'."""
+"""Which namespaces belong to tenants."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ EVERY = LabelSelector(match_expressions=(LabelSelectorRequirement(key="team", op
 
 
 def tenants(selector: LabelSelector | None, **labels: dict[str, str]) -> Tenants:
-    """`labels`: of namespaces."""
+    """Returns the Tenants of namespaces with these labels, with one further namespace that is listed."""
     store = Store()
     for name, given in labels.items():
         store.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": given}})

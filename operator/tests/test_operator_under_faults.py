@@ -1,4 +1,4 @@
-"""API server, Kafka, rights and the operator itself go away and come back."""
+"""The API server, Kafka, rights and the operator itself go away and come back."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ HEALED_SECONDS = 300
 
 @pytest.fixture
 def impatient(api: KubeApi) -> Iterator[OperatorHarness]:
-    """A harness with a broker of its own, whose operator waits for seconds where it should wait for minutes."""
+    """Yields a harness with a broker of its own, whose operator waits for seconds where it would wait for minutes."""
     with (
         Broker() as broker,
         OperatorHarness(
@@ -91,7 +91,7 @@ def test_deleting_after_the_connection_was_deleted_is_not_held_up_for_ever(impat
     harness.api.kubectl("delete", "clusterkafkaconnection", "default", "--wait=false")
     harness.patch(
         "ClusterKafkaConnection", "default", {"metadata": {"finalizers": None}}
-    )  # by hand, although it is used
+    )  # by hand, although the connection is used
     harness.wait_for("Ready", "False", "ConnectionMissing")
     harness.delete()
     assert len(harness.topics()) == 4
@@ -124,7 +124,7 @@ def test_somebody_who_fights_over_the_workers_is_answered_at_most_once_a_second(
     began = time.monotonic()
     for replicas in range(3, 23):
         harness.patch("StatefulSet", name, {"spec": {"replicas": replicas}}, namespace=SYSTEM_NAMESPACE)
-    harness.wait(lambda: (harness.stateful_set() or {})["spec"]["replicas"] == 1, "the last word is the operator's")
+    harness.wait(lambda: (harness.stateful_set() or {})["spec"]["replicas"] == 1, "the operator has the last word")
     writes = (
         harness.operator.counted("delayed_topics_operator_kube_calls_total", verb="APPLY", kind="StatefulSet") - before
     )
@@ -145,7 +145,7 @@ def test_a_topic_some_partitions_of_which_have_no_leader_is_paused_and_resumed(
         brokers.members[1].kill()
         harness.wait(
             lambda: "no leader" in harness.condition("TopicsReady").get("message", ""),
-            "it is said",
+            "the condition says that there is no leader",
             seen=lambda: harness.condition("TopicsReady"),
         )
         for number, paused in enumerate((True, False)):

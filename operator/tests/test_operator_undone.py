@@ -1,4 +1,4 @@
-"""What somebody else undoes is not done over and over."""
+"""The operator does not do over and over what somebody else undoes."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -25,7 +25,7 @@ def test_what_was_done_in_a_pass_and_is_planned_again_was_undone(changed: bool) 
     assert undone.has(ONE)
     assert not undone.has(OTHER)
     undone.done(OTHER, NOW, changed=changed)
-    assert (undone.has(ONE), undone.has(OTHER)) == (False, True), "the last counts"
+    assert (undone.has(ONE), undone.has(OTHER)) == (False, True), "the last actions count"
 
 
 def test_where_nothing_is_planned_nothing_was_undone() -> None:
@@ -47,7 +47,7 @@ def test_what_changed_nothing_is_done_again_with_the_next_resync_only() -> None:
     undone.done(ONE, NOW, changed=False)
     assert begun(undone, later_seconds=AGAIN_SECONDS - 1).has(ONE)
     assert not begun(undone, later_seconds=AGAIN_SECONDS).has(ONE)
-    assert undone.in_vain == ONE, "that is known until something else changes nothing"
+    assert undone.in_vain == ONE, "they are known until other actions change nothing"
     undone.done(ONE, NOW + timedelta(seconds=AGAIN_SECONDS), changed=False)
     assert begun(undone, later_seconds=2 * AGAIN_SECONDS - 1).has(ONE)
 

@@ -1,4 +1,4 @@
-"""A resource that asks for what is refused: its workers go on, and what can't wait reaches them all the same."""
+"""A resource asks for something that is refused: its workers go on, and what cannot wait reaches them all the same."""
 
 import base64
 import copy
@@ -118,7 +118,7 @@ def test_new_credentials_reach_its_workers_and_nothing_else_of_them_changes(refu
     simulation.edit(workers={"replicas": 2, "template": NOT_GRANTED})
     secret = ("Secret", f"{simulation.name}-connection")
     simulation.settle()
-    assert stateful_set(simulation) == {**before, "replicas": 2}, "its workers wait for their turn"
+    assert stateful_set(simulation) == {**before, "replicas": 2}, "the workers wait for their turn"
     simulation.may_roll = True
     simulation.settle()
     assert base64.b64decode(simulation.children[secret]["data"]["password"]) == b"new"
@@ -161,7 +161,7 @@ OWN = "delayedtopics.orders"
 
 
 def moves_to_shared_workers() -> Simulation:
-    """From its own, which have not given everything up yet."""
+    """Returns a topic that moves from its own workers, which have not given up all partitions yet."""
     simulation = Simulation(resource(), connection=usable(GRANTED)).serve()
     simulation.kafka.members[OWN] = (member(f"{simulation.name}-0", ("orders", 0)),)
     simulation.connection = replace(sharing(), grants=(GRANTED,))
@@ -203,7 +203,7 @@ def needs_what_kafka_refuses(simulation: Simulation) -> None:
 def test_topics_on_the_move_go_back_to_the_workers_that_had_them_until_the_spec_can_be_followed(
     moving: Callable[[], Simulation], refuse: Callable[[Simulation], None]
 ) -> None:
-    """They were retired without an end, and no one served them."""
+    """In the past, such topics stayed retired, and no worker served them."""
     simulation = moving()
     before, spec = simulation.kafka.registry.layouts["orders"], copy.deepcopy(simulation.raw["spec"])
     assert before.state == "retired"
@@ -252,8 +252,8 @@ def test_a_resource_that_asks_for_too_much_is_paused_and_gets_new_credentials(ha
     before = (harness.stateful_set() or {})["spec"]["template"]
     harness.apply(workers={"replicas": 1, "template": NOT_GRANTED}, paused=True)
     harness.wait_for("Claimed", "False", "NotAllowed")
-    harness.wait(lambda: (harness.stateful_set() or {})["spec"]["replicas"] == 1, "it has fewer workers")
-    harness.wait(lambda: harness.registry().layouts[harness.topic].paused, "it is paused")
+    harness.wait(lambda: (harness.stateful_set() or {})["spec"]["replicas"] == 1, "the resource has fewer workers")
+    harness.wait(lambda: harness.registry().layouts[harness.topic].paused, "the resource is paused")
     assert (harness.stateful_set() or {})["spec"]["template"] == before
 
     servers = connection["spec"]["bootstrapServers"]
@@ -263,7 +263,7 @@ def test_a_resource_that_asks_for_too_much_is_paused_and_gets_new_credentials(ha
     def template() -> dict[str, Any]:
         return copy.deepcopy((harness.stateful_set() or {})["spec"]["template"])
 
-    harness.wait(lambda: template() != before, "its workers are replaced")
+    harness.wait(lambda: template() != before, "the workers are replaced")
     after = template()
     after["metadata"]["annotations"].pop("delayedtopics.io/connection-hash")
     before["metadata"]["annotations"].pop("delayedtopics.io/connection-hash")

@@ -1,4 +1,4 @@
-"""What a DelayedTopic says of its audits."""
+"""What a DelayedTopic reports about its audits."""
 
 from dataclasses import replace
 from typing import Any
@@ -75,7 +75,7 @@ def test_when_it_was_acknowledged_the_audits_after_it_count() -> None:
 
 
 def acknowledge(simulation: Simulation) -> str:
-    """By the command that the condition has. Returns the value of the annotation."""
+    """Acknowledges the violation as the command in the condition does, and returns the value of the annotation."""
     value = said(simulation)[2].rpartition(f"{ACKNOWLEDGED_AUDIT}=")[2]
     simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = value
     simulation.settle()

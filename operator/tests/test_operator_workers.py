@@ -1,4 +1,4 @@
-"""The pods that move records: how they are made, kept as they are, replaced, and what is said of them."""
+"""The pods that move records: how they are created, kept as declared and replaced, and what is reported about them."""
 
 import copy
 import json
@@ -76,7 +76,7 @@ def test_the_guarantee_reaches_the_workers_and_replaces_them() -> None:
 
 
 def test_workers_know_the_assignors_that_a_resource_may_name_and_the_same_default() -> None:
-    """The models and the worker import nothing that could have one list for both."""
+    """The models and the worker have no common import that could hold one list for both."""
     assert {protocol.capitalize(): tuple(found) for protocol, found in OF_WORKERS.items()} == ASSIGNORS
 
 
@@ -333,7 +333,7 @@ PORTS = {"ports": [{"name": name, "containerPort": 53, "protocol": name.upper()}
 
 
 def test_several_affinity_terms_of_one_topology_key_are_applied_once() -> None:
-    """They never counted as applied, and so the operator applied them again and again."""
+    """In the past, such terms never counted as applied, so the operator applied them again and again."""
     terms = [{"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": app}}} for app in ("a", "b")]
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     simulation = Simulation.serving(workers={"template": {"affinity": affinity}})
