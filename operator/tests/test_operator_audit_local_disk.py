@@ -100,7 +100,7 @@ def test_executors_share_it_and_the_pod_that_leads_them_needs_none() -> None:
 
 
 def test_executors_keep_each_table_of_a_chain_twice() -> None:
-    """An executor may go away, and the others then need the second copy."""
+    """An executor may go away, so Spark keeps two copies of what it cannot compute again."""
     raw = audit_resource(window={"sinceLast": True}, output={"claimName": "audits"}, spark={"executors": 4})
     simulation = AuditSimulation(raw=raw, frozen=replace(LARGE, carries=True, carried=CARRIED))
     simulation.settle()
@@ -137,12 +137,12 @@ def test_a_grant_bounds_size_and_storage_classes() -> None:
     granted = {**EVERY_TOPIC, "audits": {"maxLocalDisk": "1Ti", "storageClasses": ["a"]}}
     site = replace(SITE, grants=(Grant.model_validate(granted),))
 
-    def said(**asked: str) -> str | None:
+    def refusal(**asked: str) -> str | None:
         return refused(parse("DelayedTopicAudit", audit_resource(spark={"localDisk": asked})).spec, site)
 
-    assert said(size="1024Gi", storageClassName="a") is None
-    assert "spec.spark.localDisk.size (2Ti, at most 1Ti)" in (said(size="2Ti") or "")
-    assert "spec.spark.localDisk.storageClassName (b)" in (said(size="1Gi", storageClassName="b") or "")
+    assert refusal(size="1024Gi", storageClassName="a") is None
+    assert "spec.spark.localDisk.size (2Ti, at most 1Ti)" in (refusal(size="2Ti") or "")
+    assert "spec.spark.localDisk.storageClassName (b)" in (refusal(size="1Gi", storageClassName="b") or "")
     assert most_local_disk_mebibytes(site, Spark()) == 2**20
     assert most_local_disk_mebibytes(replace(site, grants=None), Spark()) is None
 

@@ -60,7 +60,7 @@ def test_an_audit_that_fails_beside_an_injected_container_says_why_at_once() -> 
 
 
 def test_an_audit_that_fails_beside_an_injected_container_that_ends_soon_after_it_is_tried_again() -> None:
-    """Many proxies end when the container beside them has ended. The Job then starts another pod, if it has tries left."""
+    """Many proxies end when the container beside them has ended. The Job then starts another pod, if it has retries left."""
     ended = {"exitCode": 1, "reason": "Error", "finishedAt": BEGIN.isoformat()}
     simulation = pod_with_proxy(ended)
     assert "verdict" not in simulation.status

@@ -1,4 +1,4 @@
-"""An audit as a SparkApplication: what the operator requests from the Spark Operator, and how it reads the end. No network is used."""
+"""An audit as a SparkApplication: what the operator requests from the Spark Operator, and how it reads the result. No network is used."""
 
 from importlib.metadata import version
 from typing import Any
@@ -34,7 +34,7 @@ def spec(simulation: AuditSimulation) -> dict[str, Any]:
     return dict(simulation.job["spec"])
 
 
-def said(simulation: AuditSimulation) -> str:
+def message_after_pass(simulation: AuditSimulation) -> str:
     simulation.settle()
     return simulation.condition(Condition.COMPLETE).message
 
@@ -76,7 +76,10 @@ def test_its_verdict_is_read_when_it_is_complete_and_what_it_had_goes_when_its_t
 ) -> None:
     simulation.application_is("RUNNING")
     simulation.pod({"running": {}}, container=DRIVER)
-    assert said(simulation) == f"SparkApplication {AUDIT_NAMESPACE}/{simulation.job_name} accounts for the records"
+    assert (
+        message_after_pass(simulation)
+        == f"SparkApplication {AUDIT_NAMESPACE}/{simulation.job_name} accounts for the records"
+    )
     simulation.pods.clear()
     simulation.container_reports("Verified", container=DRIVER)
     simulation.now = BEGIN.replace(hour=1)
@@ -104,13 +107,16 @@ def test_one_that_was_deleted_takes_its_spark_application_along(simulation: Audi
 
 def test_what_it_waits_for_is_said(simulation: AuditSimulation) -> None:
     simulation.later(20)
-    assert "Check that the Spark Operator runs and that it serves namespace delayed-topics-audits" in said(simulation)
+    assert (
+        "Check that the Spark Operator runs and that it serves namespace delayed-topics-audits"
+        in message_after_pass(simulation)
+    )
     simulation.application_is("SUBMISSION_FAILED", errorMessage="forbidden: no such account")
-    assert said(simulation) == f"SparkApplication {simulation.job_name}: forbidden: no such account"
+    assert message_after_pass(simulation) == f"SparkApplication {simulation.job_name}: forbidden: no such account"
     simulation.application_is("SUBMITTED")
-    assert "gets no pod" in said(simulation)
+    assert "gets no pod" in message_after_pass(simulation)
     simulation.pod({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, container=DRIVER)
-    assert "no such image" in said(simulation)
+    assert "no such image" in message_after_pass(simulation)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +134,7 @@ def test_why_it_failed_is_said_and_there_is_no_verdict(
     if terminated is not None:
         simulation.pod({"terminated": terminated}, container=DRIVER)
     simulation.application_is("FAILED", errorMessage="driver pod failed")
-    assert words in said(simulation)
+    assert words in message_after_pass(simulation)
     assert (simulation.status["verdict"], simulation.condition(Condition.COMPLETE).reason) == (
         "Unknown",
         Reason.AUDIT_FAILED,
@@ -148,14 +154,14 @@ def test_one_that_failed_in_time_is_not_out_of_time_for_an_operator_that_was_awa
     simulation.later(60)
     simulation.application_is("FAILED", errorMessage="driver pod failed")
     simulation.later(DEADLINE_SECONDS)
-    assert said(simulation) == "driver pod failed"
+    assert message_after_pass(simulation) == "driver pod failed"
 
 
 def test_one_that_was_ended_at_its_deadline_is_out_of_time_whenever_that_is_seen(simulation: AuditSimulation) -> None:
     simulation.later(DEADLINE_SECONDS + 1)
     simulation.application_is("FAILED", errorMessage="driver pod failed")
     simulation.later(DEADLINE_SECONDS)
-    assert "a higher spec.activeDeadlineSeconds" in said(simulation)
+    assert "a higher spec.activeDeadlineSeconds" in message_after_pass(simulation)
 
 
 @pytest.mark.parametrize("state", ["NEW", "RUNNING", "COMPLETED"])
@@ -164,7 +170,7 @@ def test_when_they_are_turned_off_one_that_runs_has_no_verdict_and_goes(
 ) -> None:
     simulation.application_is(state)
     simulation.spark_applications = False
-    assert "audits.sparkApplications.enabled" in said(simulation)
+    assert "audits.sparkApplications.enabled" in message_after_pass(simulation)
     assert (simulation.status["verdict"], simulation.condition(Condition.COMPLETE).reason) == (
         "Unknown",
         Reason.NOT_ALLOWED,
@@ -180,11 +186,14 @@ def test_when_they_are_turned_off_one_that_has_only_its_window_never_begins() ->
     simulation.settle()
     assert (simulation.config_map is not None, simulation.job) == (True, None)
     simulation.spark_applications = False
-    assert "audits.sparkApplications.enabled" in said(simulation)
+    assert "audits.sparkApplications.enabled" in message_after_pass(simulation)
     assert simulation.config_map is None
 
 
 def test_one_that_somebody_removed_before_its_end_has_no_verdict(simulation: AuditSimulation) -> None:
     simulation.job = None
-    assert f"SparkApplication {AUDIT_NAMESPACE}/{simulation.job_name} was removed before it ended" in said(simulation)
+    assert (
+        f"SparkApplication {AUDIT_NAMESPACE}/{simulation.job_name} was removed before it ended"
+        in message_after_pass(simulation)
+    )
     assert simulation.status["verdict"] == "Unknown"

@@ -40,7 +40,7 @@ def test_a_window_is_no_permission_to_run_what_the_connection_does_not_grant() -
 
 
 def test_a_window_that_no_config_map_holds_is_a_verdict_and_holds_up_no_other_audit() -> None:
-    """Kubernetes would refuse such a ConfigMap at every try."""
+    """Kubernetes would refuse such a ConfigMap on every attempt."""
     simulation = AuditSimulation(frozen=large_window(partitions=10_000, offsets=(0, 10**15)))
     simulation.settle()
     assert (simulation.status["verdict"], simulation.config_map, simulation.job) == ("Unknown", None, None)

@@ -358,9 +358,9 @@ def test_what_the_api_server_refuses_is_said_in_the_condition() -> None:
     simulation = AuditSimulation()
     plan = refused(simulation.observe(), Forbidden("the API server refused APPLY Job x (403): not for you", status=403))
     assert plan.status is not None
-    said = plan.status.conditions[0]
-    assert said.reason == Reason.KUBERNETES_REFUSED
-    assert said.message == "the API server refused APPLY Job x (403): not for you. The operator tries again"
+    condition = plan.status.conditions[0]
+    assert condition.reason == Reason.KUBERNETES_REFUSED
+    assert condition.message == "the API server refused APPLY Job x (403): not for you. The operator tries again"
     assert [(n.type, n.reason) for n in plan.notices] == [("Warning", Reason.KUBERNETES_REFUSED)]
 
 

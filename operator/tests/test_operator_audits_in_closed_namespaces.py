@@ -90,7 +90,7 @@ def test_an_audit_keeps_its_finalizer_while_its_credentials_are_in_the_former_na
         found = audit(harness)
         return found is None or found["status"]["observedGeneration"] == found["metadata"]["generation"]
 
-    harness.wait(looked_at, "the operator has seen that it is being deleted")
+    harness.wait(looked_at, "the operator has seen that the audit is being deleted")
     assert audit(harness) is not None
     assert harness.api.get("Secret", f"{job}-connection", AUDIT_NAMESPACE) is not None
 

@@ -84,7 +84,7 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(harn
     harness.wait(lambda: harness.operator.counted(violated, **whose) == 1, "the DelayedTopic has a series of its own")
     topic = (harness.resource() or {})["status"]
     assert topic["lastViolation"]["name"] == "first"
-    assert "lastAudit" not in topic, "an audit of a sample is no lastAudit"
+    assert "lastAudit" not in topic, "an audit of a sample is not reported as lastAudit"
     where = ("dtaudit/first", f"--namespace={harness.namespace}")
     for condition in ("Complete", "Stalled", "Ready=False"):
         harness.api.kubectl("wait", *where, f"--for=condition={condition}", "--timeout=180s")
@@ -127,23 +127,24 @@ def test_a_broken_promise_stays_said_until_somebody_has_acknowledged_it(harness:
         wait_for_job(harness, name)
         report(harness, verdict, name)
 
-    def said() -> Manifest:
+    def delivery_verified() -> Manifest:
         return harness.condition("DeliveryVerified")
 
     harness.wait(
-        lambda: "the later audit second is Verified" in said().get("message", ""), "the later verdict is known"
+        lambda: "the later audit second is Verified" in delivery_verified().get("message", ""),
+        "the later verdict is known",
     )
-    assert (said()["status"], said()["reason"]) == ("False", "PromiseBroken")
+    assert (delivery_verified()["status"], delivery_verified()["reason"]) == ("False", "PromiseBroken")
 
     def acknowledge() -> None:
-        harness.api.kubectl(*said()["message"].partition("kubectl ")[2].split())
+        harness.api.kubectl(*delivery_verified()["message"].partition("kubectl ")[2].split())
 
     acknowledge()
     harness.wait_for("DeliveryVerified", "True", "EveryRecordAccounted")
-    assert "audit second" in said()["message"]
+    assert "audit second" in delivery_verified()["message"]
     labels = f'resource_name="{harness.topic}",resource_namespace="{harness.namespace}",verdict="Verified"'
-    told = f"delayed_topics_operator_audit_verdict{{{labels}}} 1.0"
-    harness.wait(lambda: told in harness.operator.metrics(), "the metrics have the last verdict")
+    series = f"delayed_topics_operator_audit_verdict{{{labels}}} 1.0"
+    harness.wait(lambda: series in harness.operator.metrics(), "the metrics have the last verdict")
     broken, kept = pipeline(harness, "first"), pipeline(harness, "second")
     assert (broken.returncode, broken.stdout.splitlines()[-1]) == (1, "counted"), broken.stderr
     assert (kept.returncode, kept.stdout.splitlines()[-2:]) == (0, ["counted", "Verified"]), kept.stderr

@@ -125,9 +125,9 @@ def test_workers_that_do_not_catch_up_with_what_is_due_become_more_and_what_wait
             harness.wait_event("WorkersScaled", "scaled from 1 to", "1 worker released")
             harness.wait(lambda: workers.as_many_as_pods() == 3, "there are as many workers as allowed", seconds=90)
             assert due_lag(harness) > 0
-        harness.wait(lambda: due_lag(harness) == 0, "all that is due is released", seen=lambda: due_lag(harness))
-    told = (harness.resource() or {})["status"]["workers"]
-    assert (told["wantedReplicas"], told["lastScaled"]["toReplicas"]) == (3, 3)
+        harness.wait(lambda: due_lag(harness) == 0, "all due records are released", seen=lambda: due_lag(harness))
+    workers_status = (harness.resource() or {})["status"]["workers"]
+    assert (workers_status["wantedReplicas"], workers_status["lastScaled"]["toReplicas"]) == (3, 3)
 
 
 def test_a_ready_topic_that_was_deleted_is_made_again_though_the_load_can_not_be_looked_at(

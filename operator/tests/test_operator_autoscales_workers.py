@@ -57,8 +57,8 @@ def test_workers_that_do_not_catch_up_become_more_and_the_status_says_why() -> N
     decision = after.workers.last_scaled
     assert (decision.from_replicas, decision.to_replicas, after.workers.wanted_replicas) == (1, 4, 4)
     assert "25,000 records a second came due, and 1 worker released 10,000 a second" in decision.message
-    (told,) = autoscaled(before, after)
-    assert (told.type, told.reason, told.message) == (
+    (notice,) = autoscaled(before, after)
+    assert (notice.type, notice.reason, notice.message) == (
         "Normal",
         "WorkersScaled",
         f"scaled from 1 to 4 workers: {decision.message}",
@@ -113,9 +113,9 @@ def test_there_are_never_more_workers_than_are_granted_and_it_is_said() -> None:
     simulation.load = load(1, due=50_000, released=10_000)
     simulation.serve()
     assert replicas(simulation) == 3
-    said = simulation.condition(Condition.WORKERS_READY)
-    assert (said.status, said.reason) == ("True", "GrantExceeded")
-    assert "spec.workers.autoscale wants 8, but only 3 may run" in said.message
+    condition = simulation.condition(Condition.WORKERS_READY)
+    assert (condition.status, condition.reason) == ("True", "GrantExceeded")
+    assert "spec.workers.autoscale wants 8, but only 3 may run" in condition.message
 
 
 @pytest.mark.parametrize("spec", [{"workers": {"replicas": 0, "autoscale": {"max": 8}}}])

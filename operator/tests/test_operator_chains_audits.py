@@ -73,8 +73,8 @@ class Offsets:
     async def offsets(self, partitions: Sequence[TopicPartitionKey], which: str) -> dict[TopicPartitionKey, int]:
         self.looked_up += [(topic, which) for topic in dict.fromkeys(topic for topic, _ in partitions)]
         if self.meanwhile is not None and which == "stable":
-            noted = self.meanwhile(self._registry)
-            self._registry.apply(99, noted.key, encode(noted))
+            recorded = self.meanwhile(self._registry)
+            self._registry.apply(99, recorded.key, encode(recorded))
         found = {"latest": 60, "stable": self.stable, "earliest": self.beginning}
         return dict.fromkeys(partitions, found[which])
 
@@ -110,14 +110,14 @@ def freeze_it(
         "control": control,
     }
     layout = replace(serving("orders", LAYOUT, **known), **declared)
-    noted = TopicsRecord(
+    recorded = TopicsRecord(
         topic="orders",
         ids=ids,
         made_again=tuple(made_again),
         start_offsets={"orders": (7, 0), "orders.delays": (0, 0)},
         begun={"orders": 2, "orders.delays": 2},
     )
-    link = Offsets(Claim(topic="orders", owner=OWNER), layout, noted, *chain)
+    link = Offsets(Claim(topic="orders", owner=OWNER), layout, recorded, *chain)
     link.beginning, link.stable, link.meanwhile, link.missing = beginning, stable, meanwhile, set(missing)
     frozen = asyncio.run(freeze(cast(KafkaLink, link), NAMES, OWNER, asked=asked, max_lateness_ms=1000, now=NOW))
     return frozen, link
@@ -354,25 +354,25 @@ def test_a_chain_knows_what_has_come_there_since_the_last_one_and_begins_anew_in
 
 def test_one_that_was_made_again_may_hide_a_loss_and_audits_of_everything_say_so_ever_after() -> None:
     """A topic that was missing at one link and exists at the next was created again, too."""
-    said = "topic invoices was deleted and created again. Records may have been released into the former one"
+    sentence = "topic invoices was deleted and created again. Records may have been released into the former one"
     last = ended(of_ready_topics(Asked(since_last=True)), AUDITED.since_ms)
     missing = of_ready_topics(Asked(since_last=True), last, missing=["invoices"])
     link = of_ready_topics(Asked(since_last=True), replace(last, ids={**last.ids, "invoices": "another"}))
-    assert (of_ready_topics(Asked(), last).perhaps_unseen, link.perhaps_unseen) == ((), (said,))
+    assert (of_ready_topics(Asked(), last).perhaps_unseen, link.perhaps_unseen) == ((), (sentence,))
     for after in (ended(missing, None), ended(AuditWindow.decode(link.encode()), None)):
         assert of_ready_topics(Asked(since_last=True), after).perhaps_unseen == (), "that link has accounted for it"
-        assert of_ready_topics(Asked(), after).perhaps_unseen == (said,)
+        assert of_ready_topics(Asked(), after).perhaps_unseen == (sentence,)
 
 
 @pytest.mark.parametrize("asked", [Asked(since_last=True), Asked(from_=NOW - timedelta(hours=1))], ids=str)
 def test_those_that_are_not_noted_any_more_may_hide_a_loss(asked: Asked) -> None:
-    def said(until_ms: int) -> int:
+    def unrecorded(until_ms: int) -> int:
         frozen, _ = freeze_it(asked, AUDITED, ready_topics_forgotten_ms=until_ms)
         assert isinstance(frozen, AuditWindow), frozen
         return sum("there were too many to note them all" in sentence for sentence in frozen.perhaps_unseen)
 
     begin_ms = int(asked.from_.timestamp() * 1000) if asked.from_ else AUDITED.since_ms
-    assert (said(0), said(begin_ms - CLOCKS_MS), said(begin_ms - CLOCKS_MS + 1)) == (0, 0, 1)
+    assert (unrecorded(0), unrecorded(begin_ms - CLOCKS_MS), unrecorded(begin_ms - CLOCKS_MS + 1)) == (0, 0, 1)
 
 
 def test_one_that_is_missing_may_hide_a_loss_and_the_others_are_read() -> None:
@@ -381,8 +381,8 @@ def test_one_that_is_missing_may_hide_a_loss_and_the_others_are_read() -> None:
     assert frozen.perhaps_unseen == ("records may have been released into topic invoices, which does not exist",)
 
 
-def control_id(**noted: Any) -> str | None:
-    frozen, _ = freeze_it(Asked(), **noted)
+def control_id(**recorded: Any) -> str | None:
+    frozen, _ = freeze_it(Asked(), **recorded)
     assert isinstance(frozen, AuditWindow), frozen
     return frozen.control_id
 

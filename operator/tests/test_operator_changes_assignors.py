@@ -39,8 +39,8 @@ def group(simulation: Simulation) -> str:
 
 
 def config(simulation: Simulation) -> tuple[str, str]:
-    told = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
-    return told["protocol"], told["assignor"]
+    settings = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
+    return settings["protocol"], settings["assignor"]
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_from_and_to_sticky_all_stop_and_their_sessions_end_before_others_start(
     simulation.edit(rebalance=after)
     simulation.settle()
     assert (stateful_set(simulation)["spec"]["replicas"], config(simulation)) == (0, was)
-    said = simulation.condition(Condition.WORKERS_READY)
-    assert (said.status, "all workers of orders stop" in said.message) == ("False", True)
+    condition = simulation.condition(Condition.WORKERS_READY)
+    assert (condition.status, "all workers of orders stop" in condition.message) == ("False", True)
 
     stateful_set(simulation)["status"]["replicas"] = 0
     simulation.settle()

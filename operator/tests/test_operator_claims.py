@@ -119,9 +119,9 @@ def test_a_topic_that_somebody_made_while_kafka_refused_ours_is_never_touched(th
     before = copy.deepcopy(simulation.kafka.topics)
     simulation.edit(replicationFactor=1)
     simulation.settle()
-    said = simulation.condition(Condition.TOPICS_READY)
-    assert (said.status, said.reason) == ("False", Reason.TOPIC_FOREIGN)
-    assert theirs in said.message
+    condition = simulation.condition(Condition.TOPICS_READY)
+    assert (condition.status, condition.reason) == ("False", Reason.TOPIC_FOREIGN)
+    assert theirs in condition.message
     assert (simulation.kafka.topics, simulation.children, simulation.kafka.registry.topics) == (before, {}, {})
     simulation.delete()
     simulation.settle()
@@ -134,10 +134,10 @@ def test_a_topic_that_somebody_made_in_the_place_of_ours_is_never_touched(theirs
     simulation.settle()
     simulation.kafka.delete(theirs)
     simulation.kafka.create(theirs, 1, 1, config={"cleanup.policy": "compact"})
-    before, noted = copy.deepcopy(simulation.kafka.topics), simulation.kafka.registry.topics["orders"]
+    before, recorded = copy.deepcopy(simulation.kafka.topics), simulation.kafka.registry.topics["orders"]
     simulation.settle()
     assert simulation.condition(Condition.TOPICS_READY).reason == Reason.TOPIC_FOREIGN
-    assert (simulation.kafka.topics, simulation.kafka.registry.topics["orders"]) == (before, noted)
+    assert (simulation.kafka.topics, simulation.kafka.registry.topics["orders"]) == (before, recorded)
     simulation.delete()
     simulation.settle()
     assert set(simulation.kafka.topics) == {theirs}
@@ -208,9 +208,9 @@ def test_the_limit_of_a_grant_holds_over_any_series_of_edits_and_refuses_only_gr
     simulation.edit(delaySeconds=[0, 2])
     simulation.settle()
     assert {name: topic.partitions for name, topic in simulation.kafka.topics.items()}["orders.delays"] == 3
-    said = simulation.condition(Condition.TOPICS_READY)
-    assert (said.status, said.reason) == ("False", Reason.GRANT_EXCEEDED)
-    assert "asks for 4 partitions" in said.message
+    condition = simulation.condition(Condition.TOPICS_READY)
+    assert (condition.status, condition.reason) == ("False", Reason.GRANT_EXCEEDED)
+    assert "asks for 4 partitions" in condition.message
     simulation.edit(delaySeconds=[0, 1])
     simulation.settle()
     assert simulation.condition(Condition.TOPICS_READY).status == "True"
@@ -254,7 +254,7 @@ def test_other_topics_than_the_front_are_never_adopted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("grants", "spec", "said"),
+    ("grants", "spec", "words"),
     [
         ((grant(namespaceSelector={"matchLabels": {"team": "b"}}),), {}, "has no grant for namespace shop"),
         ((grant(topicPrefixes=["shop-", "b-"]),), {}, "none of the allowed prefixes (b-, shop-)"),
@@ -286,14 +286,14 @@ def test_other_topics_than_the_front_are_never_adopted() -> None:
     ],
 )
 def test_what_the_connections_owner_does_not_allow_is_refused_with_the_rule(
-    grants: tuple[Grant, ...], spec: dict[str, Any], said: str
+    grants: tuple[Grant, ...], spec: dict[str, Any], words: str
 ) -> None:
     simulation = Simulation(resource(**spec), connection=usable(*grants), labels={"team": "a"})
     simulation.settle()
     assert simulation.done == []
     claimed = simulation.condition(Condition.CLAIMED)
     assert (claimed.status, claimed.reason) == ("False", Reason.NOT_ALLOWED)
-    assert said in claimed.message
+    assert words in claimed.message
 
 
 @pytest.mark.parametrize(

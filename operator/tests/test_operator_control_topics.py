@@ -115,9 +115,9 @@ def test_one_that_an_older_version_made_is_compacted_as_often_and_in_as_small_pi
 
 def test_where_kafka_refuses_that_it_is_compacted_often_it_is_said_and_it_is_read() -> None:
     simulation = Simulation(resource(control={}), kafka=Kafka(refuses=frozenset({"max.compaction.lag.ms"}))).serve()
-    said = simulation.condition(Condition.TOPICS_READY)
-    assert said.status == "True"
-    assert "Workers take longer to read the control topic when they start" in said.message
+    condition = simulation.condition(Condition.TOPICS_READY)
+    assert condition.status == "True"
+    assert "Workers take longer to read the control topic when they start" in condition.message
     assert is_read(simulation)
 
 
@@ -125,10 +125,10 @@ def test_where_kafka_refuses_that_it_is_compacted_it_is_said_and_it_is_not_read(
     simulation = Simulation(resource(), kafka=Kafka(refuses=frozenset({"cleanup.policy"}))).serve()
     simulation.edit(control={})
     simulation.settle()
-    said = simulation.condition(Condition.TOPICS_READY)
-    assert (said.status, said.reason) == ("False", Reason.SETTING_REFUSED)
-    assert f"cleanup.policy=compact,delete for topic {CONTROL}" in said.message
-    assert "only a control topic must be compacted" in said.message
+    condition = simulation.condition(Condition.TOPICS_READY)
+    assert (condition.status, condition.reason) == ("False", Reason.SETTING_REFUSED)
+    assert f"cleanup.policy=compact,delete for topic {CONTROL}" in condition.message
+    assert "only a control topic must be compacted" in condition.message
     assert not is_read(simulation)
 
 
@@ -213,18 +213,18 @@ def test_whether_somebody_elses_topic_of_that_name_has_leaders_is_nobodys_matter
     topics = {**o.kafka.topics, CONTROL: replace(theirs, leaders_known=False)}
     status = reconcile(replace(o, kafka=replace(o.kafka, topics=topics))).status
     assert status is not None
-    (said,) = (c for c in status.conditions if c.type == Condition.TOPICS_READY)
-    assert said.status == "True", said.message
+    (condition,) = (c for c in status.conditions if c.type == Condition.TOPICS_READY)
+    assert condition.status == "True", condition.message
 
 
 def test_who_asks_for_one_where_somebody_has_made_it_claims_nothing_and_is_told_how_to_do_without() -> None:
     simulation = Simulation(resource(control={}))
     simulation.kafka.create(CONTROL, 1, config=THEIRS)
     simulation.settle()
-    said = simulation.condition(Condition.CLAIMED)
-    assert (said.reason, simulation.done, set(simulation.kafka.topics)) == (Reason.TOPIC_FOREIGN, [], {CONTROL})
-    assert CONTROL in said.message
-    assert "remove spec.control" in said.message
+    condition = simulation.condition(Condition.CLAIMED)
+    assert (condition.reason, simulation.done, set(simulation.kafka.topics)) == (Reason.TOPIC_FOREIGN, [], {CONTROL})
+    assert CONTROL in condition.message
+    assert "remove spec.control" in condition.message
 
 
 def test_a_live_resource_does_not_take_somebody_elses_for_its_own_and_goes_on() -> None:
@@ -233,10 +233,10 @@ def test_a_live_resource_does_not_take_somebody_elses_for_its_own_and_goes_on() 
     before = copy.deepcopy(simulation.kafka.topics)
     simulation.edit(control={})
     simulation.settle()
-    said = simulation.condition(Condition.TOPICS_READY)
-    assert (said.status, said.reason) == ("False", Reason.TOPIC_FOREIGN)
-    assert f"somebody else has created {CONTROL}" in said.message
-    assert "remove spec.control" in said.message
+    condition = simulation.condition(Condition.TOPICS_READY)
+    assert (condition.status, condition.reason) == ("False", Reason.TOPIC_FOREIGN)
+    assert f"somebody else has created {CONTROL}" in condition.message
+    assert "remove spec.control" in condition.message
     assert (is_read(simulation), simulation.kafka.topics) == (False, before)
     del simulation.raw["spec"]["control"]
     simulation.settle()
@@ -270,8 +270,8 @@ def test_one_that_was_deleted_is_made_again_and_it_is_said_what_that_means() -> 
         in notice.message
     )
     simulation.settle()
-    told = [action.record for action in simulation.done if isinstance(action, WriteRegistry)]
-    layouts = [(record.state, record.control) for record in told if isinstance(record, LayoutRecord)]
+    written = [action.record for action in simulation.done if isinstance(action, WriteRegistry)]
+    layouts = [(record.state, record.control) for record in written if isinstance(record, LayoutRecord)]
     assert layouts == [("serving", False), ("serving", True)]
     assert simulation.kafka.registry.topics["orders"].ids[CONTROL] == simulation.kafka.topics[CONTROL].id != former
 
@@ -280,20 +280,20 @@ def test_audits_go_on_though_the_control_topic_was_made_again() -> None:
     simulation = made()
     simulation.kafka.delete(CONTROL)
     simulation.settle()
-    noted = simulation.kafka.registry.topics["orders"]
-    assert noted.made_again == (CONTROL,)
+    recorded = simulation.kafka.registry.topics["orders"]
+    assert recorded.made_again == (CONTROL,)
     o = simulation.observe()
     assert o.kafka is not None
-    assert unlike(noted, o.kafka.topics, o.wanted.names) is None
+    assert unlike(recorded, o.kafka.topics, o.wanted.names) is None
 
 
 def test_one_that_somebody_grew_is_said_since_only_its_first_partition_is_read() -> None:
     simulation = made()
     simulation.kafka.topics[CONTROL].partitions = 3
     simulation.settle()
-    said = simulation.condition(Condition.TOPICS_READY)
-    assert (said.status, said.reason) == ("False", Reason.PARTITIONS_FOREIGN)
-    assert f"{CONTROL} has 3 partitions" in said.message
+    condition = simulation.condition(Condition.TOPICS_READY)
+    assert (condition.status, condition.reason) == ("False", Reason.PARTITIONS_FOREIGN)
+    assert f"{CONTROL} has 3 partitions" in condition.message
 
 
 def test_its_partition_counts_for_the_quota_until_it_is_deleted() -> None:

@@ -255,9 +255,9 @@ def test_one_call_without_an_answer_has_the_connection_looked_at_and_a_registry_
     assert reconciler.look(OURS)[0] is state
     assert told == ["look"]
     reconciler.doubt(OURS, RegistryTooLarge("too large", code="REGISTRY_TOO_LARGE"))
-    said, link_now = reconciler.look(OURS)
-    assert isinstance(said, Unusable)
-    assert (said.reason, link_now) == (Reason.REGISTRY_TOO_LARGE, None)
+    state_now, link_now = reconciler.look(OURS)
+    assert isinstance(state_now, Unusable)
+    assert (state_now.reason, link_now) == (Reason.REGISTRY_TOO_LARGE, None)
     assert told == ["look", "look", "changed"]
 
 

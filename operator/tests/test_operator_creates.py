@@ -184,9 +184,9 @@ def test_one_broker_means_one_replica_and_a_condition_says_so() -> None:
 def test_two_replicas_mean_that_one_broker_has_a_record_that_counts_and_a_condition_says_so() -> None:
     simulation = Simulation(resource(replicationFactor=2))
     simulation.settle()
-    said = simulation.condition(Condition.DURABILITY_REDUCED)
-    assert (said.status, said.reason) == ("True", Reason.ONE_IN_SYNC_REPLICA)
-    assert "orders, orders.dead, orders.delays, orders.ready" in said.message
+    condition = simulation.condition(Condition.DURABILITY_REDUCED)
+    assert (condition.status, condition.reason) == ("True", Reason.ONE_IN_SYNC_REPLICA)
+    assert "orders, orders.dead, orders.delays, orders.ready" in condition.message
     for topic in simulation.kafka.topics.values():
         topic.replication_factor = 3
     simulation.edit(replicationFactor=3)
@@ -201,16 +201,16 @@ def test_a_setting_by_which_one_broker_is_enough_is_said_though_there_are_three_
     simulation.kafka.topics["orders.ready"].config["min.insync.replicas"] = "1"
     plan = reconcile(simulation.observe())
     assert plan.status is not None
-    said = next(c for c in plan.status.conditions if c.type == Condition.DURABILITY_REDUCED)
-    assert (said.status, "of orders.ready counts" in said.message) == ("True", True)
+    condition = next(c for c in plan.status.conditions if c.type == Condition.DURABILITY_REDUCED)
+    assert (condition.status, "of orders.ready counts" in condition.message) == ("True", True)
 
 
 @pytest.mark.parametrize(("replicas", "reduced"), [(1, "True"), (2, "True"), (3, "False")])
 def test_a_registry_of_which_one_broker_is_enough_reduces_every_topics_durability(replicas: int, reduced: str) -> None:
     simulation = Simulation(resource(), connection=usable(registry_replicas=replicas))
     simulation.settle()
-    said = simulation.condition(Condition.DURABILITY_REDUCED)
-    assert (said.status, REGISTRY_TOPIC in said.message) == (reduced, reduced == "True")
+    condition = simulation.condition(Condition.DURABILITY_REDUCED)
+    assert (condition.status, REGISTRY_TOPIC in condition.message) == (reduced, reduced == "True")
 
 
 def test_three_brokers_mean_three_replicas_of_which_two_have_to_have_a_record() -> None:

@@ -24,9 +24,9 @@ from delayed_topics_operator_testing.simulation import Simulation, member, resou
 KEY = Key("DelayedTopic", "shop", "orders")
 NAMES = TopicNames.of("orders")
 FRONT, DELAYED = (NAMES.front, 0), (NAMES.delays, 4)
-"""The second has a delay of 10 s."""
+"""The second partition has a delay of 10 s."""
 YESTERDAY_MS = 1_700_000_000_000
-"""A time of the broker's clock, which nobody has set."""
+"""A time of the broker's clock, which is years behind."""
 
 
 @dataclass

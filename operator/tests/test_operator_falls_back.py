@@ -30,8 +30,8 @@ def refuse(simulation: Simulation) -> None:
 
 
 def protocol(simulation: Simulation) -> tuple[str, str]:
-    told = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
-    return told["protocol"], told["assignor"]
+    settings = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
+    return settings["protocol"], settings["assignor"]
 
 
 def test_workers_that_kafka_refuses_the_protocol_have_the_older_one_until_the_resource_is_edited() -> None:
@@ -45,9 +45,9 @@ def test_workers_that_kafka_refuses_the_protocol_have_the_older_one_until_the_re
     assert protocol(simulation) == ("classic", "Range")
     simulation.workers_come_up()
     simulation.settle()
-    for condition in (Condition.WORKERS_READY, Condition.READY):
-        said = simulation.condition(condition)
-        assert (said.status, said.reason, WORDS in said.message) == ("True", "ProtocolRefused", True)
+    for kind in (Condition.WORKERS_READY, Condition.READY):
+        condition = simulation.condition(kind)
+        assert (condition.status, condition.reason, WORDS in condition.message) == ("True", "ProtocolRefused", True)
     refused = {"generation": simulation.raw["metadata"]["generation"], "message": WORDS}
     assert simulation.raw["status"]["rebalance"]["refused"] == refused
     simulation.later(3600)
@@ -92,8 +92,8 @@ def test_any_other_end_of_a_worker_changes_no_protocol_and_its_last_words_are_to
     simulation.worker_pods = (ended(1, "INFO subscribed\nError: a Kafka client failed permanently"),)
     simulation.settle()
     assert protocol(simulation) == ("consumer", "Uniform")
-    said = simulation.condition(Condition.WORKERS_READY)
-    assert said.message.endswith("ended with exit code 1: Error: a Kafka client failed permanently")
+    condition = simulation.condition(Condition.WORKERS_READY)
+    assert condition.message.endswith("ended with exit code 1: Error: a Kafka client failed permanently")
 
 
 def test_a_worker_that_says_nothing_falls_back_too() -> None:

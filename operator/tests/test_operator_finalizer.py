@@ -50,7 +50,7 @@ def known(uid: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("told", "deleted", "claimed"),
+    ("cached", "deleted", "claimed"),
     [
         (known("uid-shop-orders"), False, True),
         (known("uid-shop-orders"), True, False),
@@ -59,14 +59,14 @@ def known(uid: str) -> dict[str, Any]:
     ],
 )
 def test_a_resource_that_was_deleted_meanwhile_claims_nothing(
-    told: dict[str, Any] | None, deleted: bool, claimed: bool
+    cached: dict[str, Any] | None, deleted: bool, claimed: bool
 ) -> None:
     simulation = Simulation(resource())
     actions = reconcile(simulation.observe()).actions
     assert [a.record.topic for a in actions if isinstance(a, WriteRegistry) and isinstance(a.record, Claim)]
     store = Store()
-    if told is not None:
-        store.put(told)
+    if cached is not None:
+        store.put(cached)
     cluster: Any = Cluster(deleted=deleted)
     executor = Executor(cluster, store, cluster, rolling_at_once=1)
     owned = Owned(topic="orders", owner=simulation.owner)

@@ -253,9 +253,9 @@ def test_what_somebody_set_beyond_the_promises_stays_and_no_record_goes_early(to
     simulation.kafka.topics[topic].config.update(beyond)
     simulation.settle()
     assert simulation.done == []
-    said = simulation.condition(Condition.TOPICS_READY)
-    assert said.status == "True"
-    assert f"retention.ms of {topic} is {retention}" in said.message
+    condition = simulation.condition(Condition.TOPICS_READY)
+    assert condition.status == "True"
+    assert f"retention.ms of {topic} is {retention}" in condition.message
 
 
 def test_replicas_that_are_being_moved_raise_no_least_number_in_sync() -> None:
@@ -278,10 +278,10 @@ def test_an_edit_of_the_replication_factor_is_answered_with_what_moves_replicas(
     simulation.edit(replicationFactor=2)
     simulation.settle()
     assert simulation.done == []
-    said = simulation.condition(Condition.TOPICS_READY)
-    assert (said.status, said.reason) == ("True", Reason.REPLICATION_DIFFERS)
-    assert "orders.delays has 3" in said.message
-    assert "kafka-reassign-partitions" in said.message
+    condition = simulation.condition(Condition.TOPICS_READY)
+    assert (condition.status, condition.reason) == ("True", Reason.REPLICATION_DIFFERS)
+    assert "orders.delays has 3" in condition.message
+    assert "kafka-reassign-partitions" in condition.message
 
 
 def test_partitions_of_the_delays_topic_that_somebody_added_are_said_until_the_layout_takes_them_in() -> None:
@@ -315,9 +315,9 @@ def test_a_topic_with_waiting_records_that_is_gone_is_never_replaced_by_guess(to
         simulation.kafka.create(topic, 3)
     simulation.settle()
     assert simulation.done == []
-    said = simulation.condition(Condition.TOPICS_READY)
-    assert said.reason == (Reason.TOPIC_RECREATED if again else Reason.TOPIC_MISSING)
-    assert f"{ACCEPT_LOSS}={old}" in said.message
+    condition = simulation.condition(Condition.TOPICS_READY)
+    assert condition.reason == (Reason.TOPIC_RECREATED if again else Reason.TOPIC_MISSING)
+    assert f"{ACCEPT_LOSS}={old}" in condition.message
     simulation.raw["metadata"]["annotations"][ACCEPT_LOSS] = old
     if again:
         simulation.settle()

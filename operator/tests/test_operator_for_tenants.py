@@ -93,7 +93,7 @@ CLUSTER_WIDE = {"kind": "ClusterKafkaConnection", "name": "default"}
 
 
 def forged(kind: str, name: str, namespace: str) -> Manifest:
-    """Returns an object that somebody made who knows how the operator names the objects of an audit. The Job never gets a pod."""
+    """Returns an object made by somebody who knows how the operator names the objects of an audit. The Job never gets a pod."""
     metadata = {"name": name, "namespace": namespace}
     if kind == "ConfigMap":
         return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": {}}

@@ -182,7 +182,7 @@ def test_topics_with_many_partitions_keep_their_workers_and_it_is_said_why() -> 
 @pytest.mark.parametrize("shared", [SHARED.said, NOT_READY], ids=["ready", "not-ready"])
 @pytest.mark.parametrize("replicas", [0, 2])
 def test_topics_that_stay_with_shared_workers_are_as_ready_as_these_are(replicas: int, shared: ConditionState) -> None:
-    """In the past, `Ready` said `ScaledToZero`, "nothing is released", of topics that shared workers went on to serve."""
+    """In the past, `Ready` said `ScaledToZero`, "nothing is released", about topics that shared workers went on to serve."""
     simulation = Simulation(resource(partitions=300, frontPartitions=4))
     simulation.connection = sharing(said=shared)
     simulation.settle()
@@ -203,10 +203,10 @@ def test_topics_that_stay_with_shared_workers_are_not_ready_for_exactly_once() -
     simulation.edit(guarantee="ExactlyOnce")
     simulation.serve()
     assert (layout(simulation).group, layout(simulation).exactly_once_from_ms) == (SHARED.group, None)
-    said = simulation.condition(Condition.WORKERS_READY)
-    assert (said.status, said.reason) == ("False", Reason.SPEC_INVALID)
-    assert "at most 200 partitions" in said.message
-    assert "Either set it to AtLeastOnce" in said.message
+    condition = simulation.condition(Condition.WORKERS_READY)
+    assert (condition.status, condition.reason) == ("False", Reason.SPEC_INVALID)
+    assert "at most 200 partitions" in condition.message
+    assert "Either set it to AtLeastOnce" in condition.message
     simulation.edit(guarantee="AtLeastOnce")
     simulation.settle()
     assert simulation.condition(Condition.READY).status == "True"

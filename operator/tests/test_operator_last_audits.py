@@ -69,8 +69,8 @@ def test_the_last_verdict_is_told_and_goes_with_its_delayed_topic() -> None:
 )
 def test_a_verdict_of_a_schedule_is_expected_before_the_time_after_the_next(last: dict[str, str], hour: int) -> None:
     named = {"name": "first", "verdict": "Verified", **last} if last else {}
-    told = samples(topic("orders", HOURLY, **named))
-    assert told["expected_timestamp_seconds", "orders", ""] == datetime(2026, 1, 2, hour, tzinfo=UTC).timestamp()
+    exposed = samples(topic("orders", HOURLY, **named))
+    assert exposed["expected_timestamp_seconds", "orders", ""] == datetime(2026, 1, 2, hour, tzinfo=UTC).timestamp()
 
 
 def test_a_schedule_that_is_none_is_passed_over() -> None:
@@ -82,7 +82,7 @@ def test_a_time_that_somebody_wrote_into_a_status_ends_no_metrics(time: str) -> 
     odd = topic("odd", HOURLY, name="first", verdict="Verified", startedAt=time, time=time)
     at = "2026-01-02T13:30:00Z"
     orders = topic("orders", name="first", verdict="Verified", startedAt=at, time=at)
-    told = samples(odd, orders)
-    assert told["verdict", "odd", "Verified"] == 1
-    assert ("timestamp_seconds", "orders", "") in told
-    assert ("expected_timestamp_seconds", "odd", "") not in told
+    exposed = samples(odd, orders)
+    assert exposed["verdict", "odd", "Verified"] == 1
+    assert ("timestamp_seconds", "orders", "") in exposed
+    assert ("expected_timestamp_seconds", "odd", "") not in exposed

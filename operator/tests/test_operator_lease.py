@@ -1,4 +1,4 @@
-"""One operator acts at a time: who holds the lease, what may be done without it, and what is reported where another operator serves."""
+"""One operator acts at a time: who holds the lease, what a former holder may do, and what is reported where another operator serves."""
 
 import asyncio
 from collections.abc import Callable
@@ -230,8 +230,8 @@ def test_a_connection_of_another_installation_says_whose_it_is_and_how_to_change
     assert words in condition["message"]
     assert f"annotate --overwrite clusterkafkaconnection theirs {INSTALLATION}=NAMESPACE" in condition["message"]
 
-    said = stored(server=server, **status)
-    asyncio.run(elsewhere(said, kube).say(said.get(*THEIRS) or {}, THEIRS))
+    written = stored(server=server, **status)
+    asyncio.run(elsewhere(written, kube).say(written.get(*THEIRS) or {}, THEIRS))
     assert len(kube.applied) == 1  # the condition is there already, so nothing is written
 
 
@@ -249,10 +249,10 @@ def test_what_is_served_here_is_no_longer_said_to_be_served_elsewhere() -> None:
 def test_a_resource_that_its_installation_does_not_look_at_says_so_until_it_does() -> None:
     now = 0.0
     kube = Answers()
-    told = elsewhere(stored(server="gone"), kube, lambda: now)
+    served_elsewhere = elsewhere(stored(server="gone"), kube, lambda: now)
 
     def look(**status: Any) -> None:
-        asyncio.run(told.say_if_unserved(stored(server="gone", **status).get(*ORDERS) or {}))
+        asyncio.run(served_elsewhere.say_if_unserved(stored(server="gone", **status).get(*ORDERS) or {}))
 
     look(observedGeneration=3)
     look(observedGeneration=2)

@@ -40,12 +40,12 @@ def test_a_connection_that_is_used_stays_until_it_is_not_and_says_by_what(harnes
     harness.wait_until_served()
     harness.api.kubectl("delete", "clusterkafkaconnection", "shared", "--wait=false")
 
-    def said() -> bool:
+    def names_its_user() -> bool:
         (ready,) = harness.connection_status("shared")["conditions"]
         user = f"{harness.namespace}/{harness.topic}"
         return (ready["status"], ready["reason"]) == ("False", "Deleting") and user in ready["message"]
 
-    harness.wait(said, "the connection says what uses it")
+    harness.wait(names_its_user, "the connection says what uses it")
     harness.apply(connectionRef={"name": "shared"}, retryCap=7)
     harness.wait(lambda: harness.registry().layouts[harness.topic].retry_cap == 7, "what uses it is still followed")
     harness.api.apply(harness.delayed_topic("late", connectionRef={"name": "shared"}))
@@ -90,7 +90,10 @@ def test_a_connection_that_leads_to_another_kafka_goes_although_it_is_used(harne
 def test_a_namespace_that_is_deleted_goes_in_whatever_order_its_parts_go(
     api_server: ApiServer, harness: OperatorHarness
 ) -> None:
-    """The operator has the rights of the chart, which go early. In one namespace, Kubernetes deletes the parts. ORDERS=4: only four."""
+    """The operator has the rights of the chart, which go early. In one of the namespaces, Kubernetes deletes the parts.
+
+    The environment variable ORDERS limits the number of orders that are tried.
+    """
     several = int(os.environ.get("ORDERS", len(ORDERS)))
     orders: Sequence[tuple[str, ...]] = (*ORDERS[:: len(ORDERS) // several], ())
     homes = {f"{harness.namespace}-{n}": order for n, order in enumerate(orders)}
@@ -110,8 +113,8 @@ def test_a_namespace_that_is_deleted_goes_in_whatever_order_its_parts_go(
     api_server.kubectl("delete", "namespace", *homes, f"--timeout={GONE_SECONDS}s")
     for home in homes:
         assert (len(harness.topics(f"{home}.kept")), harness.topics(f"{home}.gone")) == (4, {}), home
-    told = [e["message"] for e in harness.api.list_all("Event", "default") if e["involvedObject"]["name"] == home]
-    assert any(f"{home}.kept" in message and "stay" in message for message in told), told
+    messages = [e["message"] for e in harness.api.list_all("Event", "default") if e["involvedObject"]["name"] == home]
+    assert any(f"{home}.kept" in message and "stay" in message for message in messages), messages
 
 
 def everything(harness: OperatorHarness, home: str) -> list[Manifest]:

@@ -160,7 +160,7 @@ def test_a_ready_topic_that_somebody_made_in_the_place_of_ours_is_not_written_to
     harness.apply(**SPEC)
     harness.wait_until_ready()
     ready = TopicNames.of(harness.topic).ready
-    noted = harness.registry().topics[harness.topic].ids
+    recorded = harness.registry().topics[harness.topic].ids
     harness.operator.kill()
     harness.kafka.delete_topics([ready])
     harness.kafka.create_topics([NewTopicSpec(name=ready, partitions=1, replication_factor=1)])
@@ -168,7 +168,7 @@ def test_a_ready_topic_that_somebody_made_in_the_place_of_ours_is_not_written_to
     harness.operator.start()
     harness.wait_for("TopicsReady", "False", "TopicForeign")
     assert ready in harness.condition("TopicsReady")["message"]
-    assert harness.registry().topics[harness.topic].ids == noted, "workers write only to recorded topics"
+    assert harness.registry().topics[harness.topic].ids == recorded, "workers write only to recorded topics"
     assert harness.settings(ready) == settings
     harness.delete()
     assert harness.topic_ids() == {ready: theirs}
@@ -204,9 +204,9 @@ def test_a_plan_is_shown_and_nothing_is_done(harness: OperatorHarness) -> None:
     harness.wait_for("Planned", "True", "PlanOnly")
     assert f"claim {harness.topic}" in harness.condition("Planned")["message"]
     for kind, status in (("Claimed", "Unknown"), ("Ready", "False")):
-        said = harness.condition(kind)
-        assert (said["status"], said["reason"]) == (status, "PlanOnly")
-        assert "The operator does nothing" in said["message"]
+        condition = harness.condition(kind)
+        assert (condition["status"], condition["reason"]) == (status, "PlanOnly")
+        assert "The operator does nothing" in condition["message"]
     assert harness.topics() == {}
     assert children(harness) == {}
 
@@ -237,7 +237,7 @@ def test_an_operator_killed_three_times_while_making_and_while_removing_ends_in_
 
 
 def end_state(harness: OperatorHarness, name: str) -> Manifest:
-    """Returns what must not depend on the way there: the state without names, ids, marks and times."""
+    """Returns the state that must not depend on how it was reached, without names, ids, marks and times."""
     status = (harness.resource(name) or {})["status"]
     record = harness.registry().topics[name]
     return {

@@ -216,15 +216,15 @@ def test_a_deletion_of_a_former_object_leaves_its_successor() -> None:
 def test_which_fields_somebody_manages_is_kept_of_our_own_kinds_only(api_version: str, kept: bool) -> None:
     store = Store(clock=Clock())
     fields = [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:data": {"f:a": {}}}}]
-    told = {"apiVersion": api_version, **thing("a", 1)}
-    told["metadata"]["managedFields"] = fields
-    store.put(told)
+    manifest = {"apiVersion": api_version, **thing("a", 1)}
+    manifest["metadata"]["managedFields"] = fields
+    store.put(manifest)
     found = store.get("ConfigMap", "n", "a")
     assert found == {
-        **told,
-        "metadata": {**told["metadata"], "managedFields": fields if kept else [{"manager": "kubectl"}]},
+        **manifest,
+        "metadata": {**manifest["metadata"], "managedFields": fields if kept else [{"manager": "kubectl"}]},
     }
-    assert told["metadata"]["managedFields"] == fields, "the manifest of the watch is not changed"
+    assert manifest["metadata"]["managedFields"] == fields, "the manifest from the watch is not changed"
 
 
 def colours(manifest: dict[str, Any]) -> tuple[str, ...]:

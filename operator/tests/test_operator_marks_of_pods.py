@@ -48,6 +48,6 @@ def test_audits_and_their_executors_have_them() -> None:
 
 def test_one_that_is_no_pair_is_refused_at_the_start() -> None:
     arguments = ["run", "--namespace=a", "--worker-image=w", "--audit-image=a", "--pod-label=team"]
-    told = CliRunner().invoke(main, arguments)
-    assert told.exit_code == 2
-    assert "'team' must be KEY=VALUE" in told.output
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "'team' must be KEY=VALUE" in result.output

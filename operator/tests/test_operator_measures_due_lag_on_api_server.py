@@ -1,4 +1,4 @@
-"""What the operator's metrics tell other autoscalers while no worker runs that could have metrics."""
+"""What the operator's metrics tell other autoscalers while no worker runs."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -92,8 +92,8 @@ def test_a_record_is_released_by_a_worker_that_has_outlived_its_token(
         assert ready()["status"] == "True"
     finally:
         worker.kill()
-    told = (harness.operator.log.read_text(), worker.log_path.read_text(), str(harness.api.list_all("Event")))
-    assert not [text for text in told if CLIENT_SECRET in text]
+    outputs = (harness.operator.log.read_text(), worker.log_path.read_text(), str(harness.api.list_all("Event")))
+    assert not [text for text in outputs if CLIENT_SECRET in text]
 
 
 def _given_to_workers(harness: OperatorHarness, folder: Path) -> Connection:

@@ -71,7 +71,7 @@ def test_workers_are_scaled_while_others_are_replaced_first(harness: OperatorHar
 
 
 def _seen(harness: OperatorHarness, name: str) -> bool:
-    """Returns whether the StatefulSet has its pod, and Kubernetes has observed its spec."""
+    """Returns whether the StatefulSet has a pod and Kubernetes has observed its latest spec."""
     found = harness.api.get("StatefulSet", name, SYSTEM_NAMESPACE) or {}
     status = found.get("status") or {}
     return status.get("observedGeneration") == found["metadata"]["generation"] and status.get("replicas") == 1

@@ -25,8 +25,8 @@ def test_a_pod_that_is_going_is_not_looked_at_and_one_that_starts_is_looked_at_a
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     simulation.worker_pods = (going,)
     plan = simulation.settle()
-    said = simulation.condition(Condition.WORKERS_READY)
-    assert (said.reason, said.message) == (
+    condition = simulation.condition(Condition.WORKERS_READY)
+    assert (condition.reason, condition.message) == (
         Reason.WORKERS_STARTING,
         "0 of 1 workers are ready, and 0 of 1 are up to date",
     )
@@ -38,9 +38,9 @@ def test_a_pod_that_finds_no_node_is_given_time_for_one_to_come() -> None:
     unplaced = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
     simulation.worker_pods = (pod(conditions=[unplaced]),)
     simulation.settle()
-    said = simulation.condition(Condition.WORKERS_READY)
-    assert said.reason == Reason.WORKERS_STARTING
-    assert "finds no node: 0/3 nodes are available. Either lower" in said.message
+    condition = simulation.condition(Condition.WORKERS_READY)
+    assert condition.reason == Reason.WORKERS_STARTING
+    assert "finds no node: 0/3 nodes are available. Either lower" in condition.message
     simulation.later(121)
     simulation.settle()
     assert simulation.condition(Condition.WORKERS_READY).reason == Reason.WORKERS_FAILING

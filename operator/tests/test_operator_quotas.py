@@ -70,10 +70,10 @@ def test_scaling_beyond_a_grant_serves_with_what_is_granted_and_repairs_on() -> 
     simulation.edit(**workers(9))
     simulation.serve()
     assert live_workers(simulation) == 3
-    said = simulation.condition(Condition.WORKERS_READY)
-    assert (said.status, said.reason) == ("True", Reason.GRANT_EXCEEDED)
-    assert "3 of 3 workers are ready. spec.workers.replicas is 9, but only 3 may run" in said.message
-    assert "at most 3 workers for a DelayedTopic (spec.allow[].maxWorkers)" in said.message
+    condition = simulation.condition(Condition.WORKERS_READY)
+    assert (condition.status, condition.reason) == ("True", Reason.GRANT_EXCEEDED)
+    assert "3 of 3 workers are ready. spec.workers.replicas is 9, but only 3 may run" in condition.message
+    assert "at most 3 workers for a DelayedTopic (spec.allow[].maxWorkers)" in condition.message
     ready = simulation.condition(Condition.READY)
     assert (ready.status, ready.reason) == ("True", Reason.GRANT_EXCEEDED)
     assert parse("DelayedTopic", simulation.raw).status.workers.replicas == 3  # type: ignore[union-attr]
@@ -143,9 +143,9 @@ def test_topics_that_may_not_grow_are_served_and_repaired_as_they_are(limit: dic
     assert partitions(simulation.kafka) == 6
     assert simulation.kafka.topics["orders"].config["cleanup.policy"] == "delete"
     assert ("Service", simulation.name) in simulation.children
-    for condition, status in ((Condition.TOPICS_READY, "False"), (Condition.LAYOUT_CLAMPED, "True")):
-        said = simulation.condition(condition)
-        assert (said.status, said.reason) == (status, Reason.GRANT_EXCEEDED)
+    for kind, status in ((Condition.TOPICS_READY, "False"), (Condition.LAYOUT_CLAMPED, "True")):
+        condition = simulation.condition(kind)
+        assert (condition.status, condition.reason) == (status, Reason.GRANT_EXCEEDED)
     assert simulation.condition(Condition.CLAIMED).status == "True"
     simulation.connection = usable(grant())
     simulation.settle()
@@ -154,7 +154,7 @@ def test_topics_that_may_not_grow_are_served_and_repaired_as_they_are(limit: dic
 
 
 @pytest.mark.parametrize(
-    ("grants", "spec", "said"),
+    ("grants", "spec", "words"),
     [
         ((grant(maxPartitions=4),), {"partitions": 5}, "at most 4 partitions"),
         ((grant(maxPartitions=4),), {"partitions": 4, "frontPartitions": 9}, "at most 4 partitions"),
@@ -177,14 +177,14 @@ def test_topics_that_may_not_grow_are_served_and_repaired_as_they_are(limit: dic
     ],
 )
 def test_nothing_is_made_of_what_asks_for_more_than_is_granted(
-    grants: tuple[Grant, ...], spec: dict[str, Any], said: str
+    grants: tuple[Grant, ...], spec: dict[str, Any], words: str
 ) -> None:
     simulation = Simulation(resource(**spec), connection=usable(*grants))
     simulation.settle()
     assert simulation.done == []
     claimed = simulation.condition(Condition.CLAIMED)
     assert (claimed.status, claimed.reason) == ("False", Reason.GRANT_EXCEEDED)
-    assert said in claimed.message
+    assert words in claimed.message
 
 
 def test_of_several_entries_for_a_namespace_the_highest_number_counts() -> None:

@@ -86,7 +86,7 @@ class NeverMoreThanGranted(RuleBasedStateMachine):
 
     @invariant()
     def nothing_grows_beyond_the_quota(self) -> None:
-        """Neither what exists nor what the operator counts grows."""
+        """Neither what exists nor what the operator counts grows beyond the quota."""
         for seen in (self.existing(), self.tenant.used()):
             for what in ("delayed_topics", "partitions", "workers"):
                 now, before, most = getattr(seen, what), getattr(self.before, what), getattr(self.hard, what)

@@ -47,7 +47,7 @@ async def listed(kube: Kube) -> list[str]:
 
 @pytest.fixture
 def pages_of_two(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes pages of two Events. Of other kinds, the API server has states in memory that etcd has forgotten."""
+    """Limits pages to two items, and creates Events. Of other kinds, the API server has states in memory that etcd has forgotten."""
     about = {"kind": "Namespace", "name": "default", "namespace": "default"}
     metas = ({"namespace": "default", "name": name, "labels": LABELS} for name in NAMES)
     api.apply(*({"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about} for meta in metas))

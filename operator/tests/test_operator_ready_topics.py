@@ -38,10 +38,10 @@ def test_of_former_ready_topics_the_newest_are_kept() -> None:
         simulation.settle()
         simulation.now += timedelta(hours=1)
     layout = simulation.kafka.registry.layouts["orders"]
-    noted = layout.ready_topics
-    assert [allowed.topic for allowed in noted] == ["always", *(f"t{n}" for n in range(11, 70))]
-    assert layout.ready_topics_forgotten_ms == noted[1].from_ms, "when t11 took the place of t10"
-    assert [allowed.topic for allowed in noted if allowed.until_ms is None] == ["always", "t69"]
+    recorded = layout.ready_topics
+    assert [allowed.topic for allowed in recorded] == ["always", *(f"t{n}" for n in range(11, 70))]
+    assert layout.ready_topics_forgotten_ms == recorded[1].from_ms, "when t11 took the place of t10"
+    assert [allowed.topic for allowed in recorded if allowed.until_ms is None] == ["always", "t69"]
 
 
 def test_a_topic_that_is_allowed_again_is_noted_again() -> None:
@@ -75,28 +75,28 @@ def test_the_connections_owner_grants_them_by_their_beginning(prefixes: tuple[st
 def test_what_is_not_granted_is_refused_by_name_and_nothing_is_made(prefixes: tuple[str, ...]) -> None:
     simulation = declared("shop.invoices", "bank.transfers", connection=usable(granted(*prefixes)))
     simulation.settle()
-    said = simulation.condition(Condition.CLAIMED)
-    assert (said.status, said.reason) == ("False", Reason.NOT_ALLOWED)
-    assert "bank.transfers" in said.message
-    assert ("shop.invoices" in said.message) == (prefixes == ())
-    assert "spec.allow[].readyTopicPrefixes" in said.message
+    condition = simulation.condition(Condition.CLAIMED)
+    assert (condition.status, condition.reason) == ("False", Reason.NOT_ALLOWED)
+    assert "bank.transfers" in condition.message
+    assert ("shop.invoices" in condition.message) == (prefixes == ())
+    assert "spec.allow[].readyTopicPrefixes" in condition.message
     assert simulation.kafka.topics == {}
 
 
 def test_a_topic_into_which_its_own_records_would_come_in_again_is_refused_and_what_is_served_can_be_paused() -> None:
     simulation = declared("invoices", "orders")
     simulation.settle()
-    assert (said(simulation), simulation.kafka.topics) == (("False", Reason.SPEC_INVALID), {})
+    assert (ready_condition(simulation), simulation.kafka.topics) == (("False", Reason.SPEC_INVALID), {})
     simulation.edit(ready={"allowedTopics": ["invoices"]})
     simulation.serve()
     simulation.edit(ready={"allowedTopics": ["invoices", "orders"]}, paused=True)
     simulation.settle()
-    assert said(simulation) == ("False", Reason.SPEC_INVALID)
+    assert ready_condition(simulation) == ("False", Reason.SPEC_INVALID)
     layout = simulation.kafka.registry.layouts["orders"]
     assert (layout.targets, layout.paused) == (("invoices",), True)
 
 
-def said(simulation: Simulation) -> tuple[str, str]:
+def ready_condition(simulation: Simulation) -> tuple[str, str]:
     ready = simulation.condition(Condition.READY)
     assert "spec.ready.allowedTopics has the front topic orders," in ready.message
     return ready.status, ready.reason

@@ -32,13 +32,13 @@ def rebalance(generation: int, **fields: Any) -> Rebalance:
     return Rebalance(**{**known, **fields})
 
 
-def seen(before: RebalanceStatus | None, *told: Rebalance, settled: bool = True) -> RebalanceStatus:
+def seen(before: RebalanceStatus | None, *rebalances: Rebalance, settled: bool = True) -> RebalanceStatus:
     place = ("orders", 0)
     member = GroupMember(client_id="w-0", assignment=(place,), target=(place,) if settled else ())
     group = GroupInfo(
         group="g", state="Stable" if settled else "PreparingRebalance", protocol="classic", members=(member,)
     )
-    return rebalance_status(before, group, WorkerNews(rebalances=told), now=NOW)
+    return rebalance_status(before, group, WorkerNews(rebalances=rebalances), now=NOW)
 
 
 def generations(status: RebalanceStatus) -> list[int]:
@@ -77,9 +77,9 @@ def test_one_of_which_the_cause_is_known_later_is_still_one() -> None:
 
 
 def test_nothing_is_written_when_nothing_changed() -> None:
-    told = [rebalance(n) for n in range(1, 30)]
-    status = seen(None, *told)
-    assert seen(status, *told) == status
+    rebalances = [rebalance(n) for n in range(1, 30)]
+    status = seen(None, *rebalances)
+    assert seen(status, *rebalances) == status
 
 
 def test_the_last_ten_are_kept_and_all_are_counted() -> None:
@@ -148,14 +148,14 @@ def test_one_that_took_too_long_is_told_once_when_it_has_ended() -> None:
 def test_one_that_is_under_way_for_too_long_is_said(settled: bool) -> None:
     """This includes the time in which the group has not agreed yet, and the time in which workers do not serve yet."""
     began = NOW - timedelta(seconds=10)
-    told = (rebalance(1, started_at_ms=int(began.timestamp()) * 1000, ended_at_ms=None),) if settled else ()
-    status = seen(None, *told, settled=settled)
+    rebalances = (rebalance(1, started_at_ms=int(began.timestamp()) * 1000, ended_at_ms=None),) if settled else ()
+    status = seen(None, *rebalances, settled=settled)
     since = began if settled else NOW
     assert slow(status, now=since + timedelta(seconds=30), slow_seconds=30) is None
     assert "slowSeconds" in (slow(status, now=since + timedelta(seconds=31), slow_seconds=30) or "")
-    later = seen(status, *told, settled=settled)
+    later = seen(status, *rebalances, settled=settled)
     assert later == status, "the time since when it is known stays"
-    ended = [replace(one, ended_at_ms=one.started_at_ms + 40_000) for one in told]
+    ended = [replace(one, ended_at_ms=one.started_at_ms + 40_000) for one in rebalances]
     assert slow(seen(status, *ended), now=NOW + timedelta(days=1), slow_seconds=30) is None
 
 
@@ -172,13 +172,13 @@ def test_a_slow_rebalance_raises_an_alarm_until_it_has_ended_and_an_event_tells_
     simulation.later(6)
     simulation.settle()
 
-    said = simulation.condition(Condition.ALARM)
-    assert (said.status, said.reason) == ("True", "RebalanceSlow")
+    condition = simulation.condition(Condition.ALARM)
+    assert (condition.status, condition.reason) == ("True", "RebalanceSlow")
     assert simulation.condition(Condition.READY).reason == "RebalanceSlow"
 
     simulation.news = WorkerNews(rebalances=(replace(under_way, ended_at_ms=began_at_ms + 6_700),))
-    (told,) = simulation.settle().notices
+    (notice,) = simulation.settle().notices
 
-    assert (told.type, told.reason, "took 6.7 s" in told.message) == ("Warning", "RebalanceSlow", True)
+    assert (notice.type, notice.reason, "took 6.7 s" in notice.message) == ("Warning", "RebalanceSlow", True)
     assert simulation.condition(Condition.ALARM).status == "False"
     assert simulation.settle().notices == ()

@@ -44,9 +44,9 @@ def write_rebalance(
     if started:
         write("worker-started", started, **template(started))
     for member, ranges in partitions.items():
-        told = {"generation": generation, "places": [f"{harness.topic}[{ranges}]"]}
-        write("assignment", member, group="g", session_timeout_ms=10_000, **told, **template(member))
-        write("rebalance", member, change="assigned", **told)
+        assigned = {"generation": generation, "places": [f"{harness.topic}[{ranges}]"]}
+        write("assignment", member, group="g", session_timeout_ms=10_000, **assigned, **template(member))
+        write("rebalance", member, change="assigned", **assigned)
     writer.close(30)
 
 
@@ -58,12 +58,12 @@ def recorded(harness: OperatorHarness) -> Manifest:
 def wait_recorded(harness: OperatorHarness, *expected: tuple[int, int]) -> None:
     """Waits until the status has exactly these rebalances: the generation and moved partitions of each, the latest first."""
 
-    def told() -> bool:
+    def as_expected() -> bool:
         found = recorded(harness)
         recent = [(record["generation"], record["movedPartitions"]) for record in found.get("recent", ())]
         return (found.get("count", 0), recent) == (len(expected), list(expected))
 
-    harness.wait(told, f"the status has {expected}", seen=lambda: recorded(harness))
+    harness.wait(as_expected, f"the status has {expected}", seen=lambda: recorded(harness))
 
 
 def test_each_rebalance_is_in_the_status_once_also_those_of_while_the_operator_was_away(

@@ -47,10 +47,10 @@ def test_a_setting_that_a_promise_needs_is_named_and_nothing_is_served_without_i
     simulation = Simulation(resource(delaySeconds=[0, 864_000]), kafka=Kafka(refuses=frozenset({setting})))
     simulation.settle()
     for kind in (Condition.TOPICS_READY, Condition.READY):
-        said = simulation.condition(kind)
-        assert (said.status, said.reason) == ("False", Reason.SETTING_REFUSED)
-        assert setting in said.message
-        assert NEEDED[setting] in said.message
+        condition = simulation.condition(kind)
+        assert (condition.status, condition.reason) == ("False", Reason.SETTING_REFUSED)
+        assert setting in condition.message
+        assert NEEDED[setting] in condition.message
     assert simulation.kafka.registry.layouts["orders"].state == "planned"
     assert not [kind for kind, _ in simulation.children if kind == "StatefulSet"]
 
@@ -74,16 +74,17 @@ def test_a_refused_setting_that_kafka_has_anyway_is_left_out_without_a_word(sett
 def test_a_refused_number_of_replicas_in_sync_reduces_durability_and_says_why() -> None:
     simulation = settled("min.insync.replicas")
     assert simulation.condition(Condition.TOPICS_READY).status == "True"
-    said = simulation.condition(Condition.DURABILITY_REDUCED)
-    assert (said.status, said.reason) == ("True", Reason.SETTING_REFUSED)
-    assert "refuses min.insync.replicas=2 for topic orders (not allowed). The present value is 1" in said.message
+    condition = simulation.condition(Condition.DURABILITY_REDUCED)
+    assert (condition.status, condition.reason) == ("True", Reason.SETTING_REFUSED)
+    assert "refuses min.insync.replicas=2 for topic orders (not allowed). The present value is 1" in condition.message
 
 
 def test_a_refused_size_is_said_and_everything_is_served() -> None:
-    said = settled("max.message.bytes").condition(Condition.TOPICS_READY)
-    assert said.status == "True"
+    condition = settled("max.message.bytes").condition(Condition.TOPICS_READY)
+    assert condition.status == "True"
     assert (
-        "max.message.bytes=8388608 for topic orders.ready (not allowed). The present value is 1048588" in said.message
+        "max.message.bytes=8388608 for topic orders.ready (not allowed). The present value is 1048588"
+        in condition.message
     )
 
 
@@ -153,8 +154,8 @@ def test_topics_that_can_not_be_marked_are_ours_whatever_becomes_of_one_of_them(
     assert asyncio.run(executor.execute(key, (creating,), link)).failures
     made = {name: topic.id for name, topic in simulation.kafka.topics.items()}
     assert len(made) == 3 + isinstance(outcome, LeadersMissing)
-    noted = simulation.kafka.registry.topics.get("orders")
-    assert noted is None if deaf else noted is not None and noted.ids == made
+    recorded = simulation.kafka.registry.topics.get("orders")
+    assert recorded is None if deaf else recorded is not None and recorded.ids == made
 
     simulation.kafka.unmarked = dict(executor.unmarked(key))
     simulation.kafka.refuses = frozenset({MARK_SETTING})

@@ -45,9 +45,9 @@ def test_a_registry_that_grows_beyond_what_is_held_is_said_and_nothing_is_done_b
         "the connection reports it, too",
         seen=harness.connection_status,
     )
-    said = harness.connection_status()["conditions"][0]
-    assert "more than 1 MiB" in said["message"]
-    assert "raise operator.registryMebibytes" in said["message"]
+    condition = harness.connection_status()["conditions"][0]
+    assert "more than 1 MiB" in condition["message"]
+    assert "raise operator.registryMebibytes" in condition["message"]
     harness.apply(retryCap=9)
     harness.operator.kill()
     harness.operator.start()

@@ -64,10 +64,10 @@ def test_a_registry_that_vanished_is_not_made_anew_and_nothing_is_changed_in_kaf
     harness.kafka.delete_topics([REGISTRY_TOPIC])
     harness.wait_for("Ready", "False", "RegistryLost")
     harness.apply(delaySeconds=[0, 10, 60], partitions=9)
-    said = ready_after_edit(harness, skew_ms=1)
-    assert (said["status"], said["reason"]) == ("False", "RegistryLost")
-    assert before.id in said["message"]
-    assert f"{ACCEPT_LOSS}={before.id}" in said["message"]
+    condition = ready_after_edit(harness, skew_ms=1)
+    assert (condition["status"], condition["reason"]) == ("False", "RegistryLost")
+    assert before.id in condition["message"]
+    assert f"{ACCEPT_LOSS}={before.id}" in condition["message"]
 
     harness.operator.kill()
     harness.operator.start()
@@ -80,9 +80,9 @@ def test_a_registry_that_vanished_is_not_made_anew_and_nothing_is_changed_in_kaf
     harness.kafka.create_topics([NewTopicSpec(name=REGISTRY_TOPIC, partitions=1, replication_factor=1)])
     again = registry(own_broker)
     assert again is not None
-    said = ready_after_edit(harness, skew_ms=3)
-    assert said["reason"] == "RegistryLost", "a registry that somebody else created is not the one that was used"
-    assert again.id in said["message"]
+    condition = ready_after_edit(harness, skew_ms=3)
+    assert condition["reason"] == "RegistryLost", "a registry that somebody else created is not the one that was used"
+    assert again.id in condition["message"]
 
     harness.patch("ClusterKafkaConnection", "default", {"metadata": {"annotations": {ACCEPT_LOSS: before.id}}})
     harness.wait(lambda: harness.connection_status()["registryTopicId"] == again.id, "the new registry is used")

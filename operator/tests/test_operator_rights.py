@@ -67,4 +67,4 @@ def test_a_right_of_the_operator_is_missed_when_it_is_taken_away(
         assert set(refused()) == {grant.right}
     if act.again:
         act.do()
-    stage.wait(act.done, "it is done with the right")
+    stage.wait(act.done, "the act is done once the right is back")

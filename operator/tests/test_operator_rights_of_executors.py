@@ -87,7 +87,7 @@ class Job:
         return [pod for pod in self.pods("spark-exec-id") if "deletionTimestamp" not in pod["metadata"]]
 
     def start(self, **settings: str) -> None:
-        """Starts Spark when nothing is left of the Spark before."""
+        """Starts Spark after all executors of the former one are gone."""
         self.kill()
         self._settings.write_text(json.dumps(self._said | settings))
         for pod in self.executors():
@@ -193,4 +193,4 @@ def test_a_right_of_the_job_of_an_audit_with_executors_is_missed_when_it_is_take
         assert set(refused()) == {grant.right}
     if act.again:
         act.do()
-    job.harness.wait(act.done, "it is done with the right")
+    job.harness.wait(act.done, "the act is done once the right is back")

@@ -68,9 +68,9 @@ def test_workers_that_do_not_run_while_their_replacement_waits_are_not_said_to_r
     simulation = waiting()
     stateful_set(simulation)["status"]["readyReplicas"] = 0
     simulation.settle()
-    said = simulation.condition(Condition.READY)
-    assert (said.status, said.reason) == ("False", Reason.WORKERS_STARTING)
-    assert "0 of 3 workers are ready" in said.message
+    condition = simulation.condition(Condition.READY)
+    assert (condition.status, condition.reason) == ("False", Reason.WORKERS_STARTING)
+    assert "0 of 3 workers are ready" in condition.message
     simulation.later(121)
     simulation.settle()
     assert simulation.condition(Condition.READY).reason == Reason.WORKERS_FAILING
@@ -190,9 +190,9 @@ def test_workers_that_a_webhook_puts_back_are_ready_and_the_resource_says_what_d
     o = replace(simulation.observe(), may_roll=may_roll)
     status = reconcile(replace(o, in_vain=reconcile(replace(o, may_roll=True)).actions)).status
     assert status is not None
-    said = {condition.type: condition for condition in status.conditions}
-    assert (said[Condition.READY].status, said[Condition.WORKERS_READY].status) == ("True", "True")
-    message = said[Condition.WORKERS_READY].message
+    conditions = {condition.type: condition for condition in status.conditions}
+    assert (conditions[Condition.READY].status, conditions[Condition.WORKERS_READY].status) == ("True", "True")
+    message = conditions[Condition.WORKERS_READY].message
     assert message.startswith("3 of 3 workers are ready. ")
     assert f"repair StatefulSet {simulation.name}" in message
     assert "webhook" in message

@@ -42,12 +42,12 @@ def container(state: Manifest, last: Manifest | None = None) -> list[Manifest]:
 def wait_until_said(harness: OperatorHarness, reason: str, *words: str) -> None:
     """Waits until WorkersReady, and so Ready, has this reason and these words."""
 
-    def said(condition: str) -> bool:
+    def has_reason(condition: str) -> bool:
         found = harness.condition(condition)
         return found.get("reason") == reason and all(word in found["message"] for word in words)
 
     harness.wait(
-        lambda: said("WorkersReady") and said("Ready"),
+        lambda: has_reason("WorkersReady") and has_reason("Ready"),
         f"the workers are {reason} with {words}",
         seen=lambda: harness.condition("WorkersReady"),
     )

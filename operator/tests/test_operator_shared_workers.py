@@ -53,7 +53,7 @@ def assigned(simulation: Simulation) -> None:
 
 def test_a_resource_without_workers_has_none_of_its_own_where_its_connection_has_some_to_share() -> None:
     simulation = served()
-    assert {kind for kind, _ in simulation.children} == {"ConfigMap"}, "it has a copy of the layout"
+    assert {kind for kind, _ in simulation.children} == {"ConfigMap"}, "the ConfigMap is a copy of the layout"
     assert (layout(simulation).group, layout(simulation).state, layout(simulation).workers) == (
         SHARED.group,
         "serving",
@@ -133,8 +133,8 @@ def test_workers_that_were_turned_off_serve_until_the_topics_own_are_ready_and_a
     simulation.settle()
     assert (layout(simulation).state, layout(simulation).group) == ("serving", SHARED.group)
     assert simulation.raw["status"]["workers"]["shared"]
-    said = simulation.condition(Condition.ALARM).message
-    assert said == ". ".join(f"{pod}: nothing comes" for pod in pods)
+    message = simulation.condition(Condition.ALARM).message
+    assert message == ". ".join(f"{pod}: nothing comes" for pod in pods)
 
 
 def test_a_resource_is_deleted_when_the_shared_workers_have_given_its_partitions_up() -> None:

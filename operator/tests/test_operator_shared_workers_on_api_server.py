@@ -163,8 +163,8 @@ def test_workers_that_were_turned_off_are_looked_after_until_no_topic_needs_them
     assert workers["spec"]["replicas"] == 3
     assert workers["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] == limits
     assert workers["metadata"]["generation"] > 1, "the pods are replaced"
-    said = {c["type"]: c["message"] for c in harness.connection_status()["conditions"]}
-    assert f"These have none yet: {harness.topic}." in said["WorkersReady"]
+    messages = {c["type"]: c["message"] for c in harness.connection_status()["conditions"]}
+    assert f"These have none yet: {harness.topic}." in messages["WorkersReady"]
 
     writer = EventWriter(harness.connection, client_id="w-0")
     raised = {"reason": "NotReleasing", "message": "nothing comes", "raised": True}

@@ -17,7 +17,7 @@ def shown(simulation: Simulation, **spec: object) -> Simulation:
     return simulation
 
 
-def said(simulation: Simulation) -> list[tuple[str, str]]:
+def reported(simulation: Simulation) -> list[tuple[str, str]]:
     return [(c.status, c.reason) for c in map(simulation.condition, KINDS)]
 
 
@@ -35,7 +35,7 @@ def test_a_new_resource_says_that_nothing_is_done() -> None:
 
 def test_topics_that_are_to_grow_are_served_as_they_are() -> None:
     simulation = shown(Simulation.serving(), partitions=9)
-    assert said(simulation) == [("True", "PlanOnly"), ("True", "PlanOnly"), ("True", "AsDeclared")]
+    assert reported(simulation) == [("True", "PlanOnly"), ("True", "PlanOnly"), ("True", "AsDeclared")]
     message = simulation.condition(Condition.TOPICS_READY).message
     assert "the topics are served as they are. The operator does nothing" in message
     assert "grow topic orders.delays" in message
@@ -55,7 +55,7 @@ def test_workers_that_are_to_change_serve_as_they_are(workers: dict[str, object]
     simulation = Simulation.serving()
     simulation.may_roll = may_roll
     shown(simulation, workers=workers)
-    ready, _, workers_ready = said(simulation)
+    ready, _, workers_ready = reported(simulation)
     assert ready == workers_ready == ("True", "PlanOnly")
     message = simulation.condition(Condition.WORKERS_READY).message
     assert "1 of 1 workers are ready. The operator does nothing" in message
@@ -73,7 +73,7 @@ def test_workers_that_fail_are_said_to_fail() -> None:
     shown(simulation, workers={"replicas": 2})
     simulation.later(600)
     simulation.settle()
-    assert said(simulation)[2] == ("False", "WorkersFailing")
+    assert reported(simulation)[2] == ("False", "WorkersFailing")
     assert "0 of 1 workers are ready" in simulation.condition(Condition.READY).message
 
 
@@ -88,7 +88,7 @@ def test_a_topic_that_records_need_and_that_is_not_made_again_is_not_ready() -> 
     simulation = Simulation.serving()
     simulation.kafka.delete("orders.ready")
     shown(simulation)
-    assert said(simulation)[:2] == [("False", "PlanOnly"), ("False", "PlanOnly")]
+    assert reported(simulation)[:2] == [("False", "PlanOnly"), ("False", "PlanOnly")]
     assert "create topic orders.ready" in simulation.condition(Condition.TOPICS_READY).message
 
 
@@ -96,17 +96,17 @@ def test_a_setting_that_a_promise_needs_and_that_is_not_repaired_is_not_ready() 
     simulation = Simulation.serving()
     simulation.kafka.topics["orders"].config["retention.ms"] = "1000"
     shown(simulation)
-    assert said(simulation)[:2] == [("False", "PlanOnly"), ("False", "PlanOnly")]
+    assert reported(simulation)[:2] == [("False", "PlanOnly"), ("False", "PlanOnly")]
 
 
 def test_a_plan_that_is_executed_after_all_leaves_nothing_of_it() -> None:
     simulation = shown(Simulation.serving(), partitions=9)
     simulation.raw["metadata"]["annotations"].clear()
     simulation.serve()
-    assert said(simulation) == [("True", "AsDeclared")] * 3
+    assert reported(simulation) == [("True", "AsDeclared")] * 3
 
 
 def test_without_anything_to_do_all_is_as_declared() -> None:
     simulation = shown(Simulation.serving())
-    assert said(simulation) == [("True", "AsDeclared")] * 3
+    assert reported(simulation) == [("True", "AsDeclared")] * 3
     assert simulation.condition(Condition.PLANNED).message == "nothing has to be done"

@@ -152,14 +152,14 @@ def test_each_connection_has_one_small_helper_that_ends_with_the_operator(
     )
     found = harness.operator.processes_below()
     record_property("mebibytes", [size / MIB for size in found.values()])
-    assert len(found) == 4, "two helpers, the process that they are forked from, and Python's tracker of resources"
+    assert len(found) == 4, "two helpers, the process that they are forked from, and Python's resource tracker"
     assert max(found.values()) < 12 * MIB
     harness.operator.kill()
     harness.wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in found), "all helpers have ended")
 
 
 def answer_seconds(harness: OperatorHarness, name: str, **spec: Any) -> float:
-    """Returns the seconds from an edit until the status shows its generation. The owner of a resource sees no more of a pass."""
+    """Returns the seconds from an edit until the status shows its generation, which is what the owner sees of a pass."""
     begun = time.monotonic()
     harness.api.apply(harness.delayed_topic(name, partitions=2, **spec))
 

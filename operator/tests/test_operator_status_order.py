@@ -1,4 +1,4 @@
-"""When the controller writes a status: it writes a decision before it acts on it, and Ready only when all actions are done."""
+"""The order of writes: the controller writes a decision before it acts on it, and reports Ready only when all actions are done."""
 
 import asyncio
 import copy
@@ -162,13 +162,13 @@ def test_a_resource_whose_setting_kafka_refuses_is_not_called_ready_first() -> N
     simulation.edit(outageBudgetSeconds=864_000)
     around = Surroundings(simulation)
     Simulated(around).go_on()
-    said = [
+    conditions = [
         (condition["status"], condition["reason"])
         for status in around.statuses()
         for condition in status["conditions"]
         if condition["type"] == "Ready" and status["observedGeneration"] == 2
     ]
-    assert said == [("False", "SettingRefused")]
+    assert conditions == [("False", "SettingRefused")]
 
 
 def test_a_resource_that_was_too_late_for_a_slot_of_the_rollout_writes_no_status() -> None:
@@ -229,15 +229,17 @@ def undone(simulation: Simulation) -> tuple[SomebodyElse, Simulated]:
 
 def test_while_somebody_undoes_it_a_resource_is_not_ready_and_says_what_is_undone() -> None:
     around, _ = undone(Simulation.serving())
-    said = around.conditions()
-    assert [(said[kind]["status"], said[kind]["reason"]) for kind in ("TopicsReady", "Ready", "WorkersReady")] == [
+    conditions = around.conditions()
+    assert [
+        (conditions[kind]["status"], conditions[kind]["reason"]) for kind in ("TopicsReady", "Ready", "WorkersReady")
+    ] == [
         ("False", "InProgress"),
         ("False", "InProgress"),
         ("True", "AsDeclared"),
     ]
-    assert said["Ready"]["message"] == said["TopicsReady"]["message"]
+    assert conditions["Ready"]["message"] == conditions["TopicsReady"]["message"]
     for words in ("change settings of topic orders.delays (retention.ms from 1000 to ", "Somebody else undoes", "stop"):
-        assert words in said["Ready"]["message"]
+        assert words in conditions["Ready"]["message"]
 
 
 def test_the_status_of_a_resource_that_somebody_undoes_is_written_once_and_not_with_every_try(
@@ -255,9 +257,9 @@ def test_a_resource_is_ready_when_no_one_undoes_it_any_more(monkeypatch: pytest.
     around, simulated = undone(Simulation.serving())
     monkeypatch.setattr(SomebodyElse, "alter_config", Surroundings.alter_config)
     simulated.go_on()
-    said = around.conditions()
-    assert (said["TopicsReady"]["status"], said["Ready"]["status"]) == ("True", "True")
-    assert "undoes" not in str(said)
+    conditions = around.conditions()
+    assert (conditions["TopicsReady"]["status"], conditions["Ready"]["status"]) == ("True", "True")
+    assert "undoes" not in str(conditions)
 
 
 def test_what_keeps_a_resource_from_being_ready_anyway_is_said_with_what_is_undone() -> None:
@@ -265,8 +267,8 @@ def test_what_keeps_a_resource_from_being_ready_anyway_is_said_with_what_is_undo
     simulation.kafka.delete("orders.ready")
     simulation.kafka.create("orders.ready", 20)
     around, _ = undone(simulation)
-    said = around.conditions()
+    conditions = around.conditions()
     for kind in ("TopicsReady", "Ready"):
-        assert said[kind]["reason"] == "TopicForeign"
-        assert "somebody else has created orders.ready" in said[kind]["message"]
-        assert "change settings of topic orders.delays" in said[kind]["message"]
+        assert conditions[kind]["reason"] == "TopicForeign"
+        assert "somebody else has created orders.ready" in conditions[kind]["message"]
+        assert "change settings of topic orders.delays" in conditions[kind]["message"]

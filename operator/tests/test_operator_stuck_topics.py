@@ -245,8 +245,8 @@ def test_a_new_partition_without_a_leader_is_served_once_kafka_says_where_it_beg
     simulation.settle()
     assert (layout(simulation).state, layout(simulation).before) == ("planned", replace(before, paused=True))
     assert len(simulation.kafka.registry.topics["orders"].start_offsets["orders.delays"]) == 8
-    said = simulation.condition(Condition.TOPICS_READY)
-    assert (said.status, said.message) == ("False", "some partitions have no leader. Check the brokers")
+    condition = simulation.condition(Condition.TOPICS_READY)
+    assert (condition.status, condition.message) == ("False", "some partitions have no leader. Check the brokers")
 
     simulation.kafka.unled = set()
     simulation.settle()

@@ -19,7 +19,10 @@ CALLS = "delayed_topics_operator_kafka_calls_total"
 
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[Broker]:
-    """Yields a broker that creates topics with three partitions when they are written to, and that refuses one of the wanted settings."""
+    """Yields a broker that creates a topic with three partitions when somebody writes to it.
+
+    The broker refuses one of the wanted settings, and has another value for it.
+    """
     with Broker(settings={"num.partitions": "3", REFUSED: "true"}, refusing=[REFUSED]) as broker:
         yield broker
 

@@ -42,14 +42,14 @@ def topic_ids(kafka: Kafka) -> dict[str, str]:
 
 def test_a_restored_resource_is_told_how_to_take_its_topics_over_and_goes_on_where_the_lost_one_ended() -> None:
     lost, restored = before_and_after()
-    ids, noted = topic_ids(lost.kafka), lost.kafka.registry.topics["orders"]
+    ids, recorded = topic_ids(lost.kafka), lost.kafka.registry.topics["orders"]
     assert f"delayedtopics.io/take-over-from={LOST}" in restored.condition(Condition.CLAIMED).message
     restored.annotate(take_over_from=LOST)
     restored.later(60)
     restored.serve()
     assert restored.condition(Condition.READY).status == "True"
     assert topic_ids(restored.kafka) == ids
-    assert restored.kafka.registry.topics["orders"] == noted, "no partition begins anew"
+    assert restored.kafka.registry.topics["orders"] == recorded, "no partition begins anew"
     assert restored.kafka.registry.layouts["orders"].owner == restored.owner
 
 
@@ -73,9 +73,9 @@ def test_the_owner_of_a_connection_of_ones_own_is_asked_for_nothing() -> None:
     lost.settle()
     restored = Simulation(resource(connectionRef=own), kafka=lost.kafka, cluster=RESTORED, connection=usable())
     restored.settle()
-    said = restored.condition(Condition.CLAIMED).message
-    assert f"delayedtopics.io/take-over-from={LOST}" in said
-    assert "spec.allow" not in said
+    message = restored.condition(Condition.CLAIMED).message
+    assert f"delayedtopics.io/take-over-from={LOST}" in message
+    assert "spec.allow" not in message
 
 
 def test_who_took_what_from_whom_and_when_is_in_the_registry_and_in_the_condition() -> None:
@@ -87,8 +87,8 @@ def test_who_took_what_from_whom_and_when_is_in_the_registry_and_in_the_conditio
     took = entry.claim
     assert (took.owner, took.taken_from, took.epoch) == (restored.owner, Owner(LOST, "shop", "orders"), 1)
     assert took.taken_at_ms == int(restored.now.timestamp() * 1000)
-    said = restored.condition(Condition.CLAIMED).message
-    assert f"taken over from DelayedTopic shop/orders (Kubernetes cluster {LOST}) at 2026-01-01 00:01:00 UTC" in said
+    message = restored.condition(Condition.CLAIMED).message
+    assert f"taken over from DelayedTopic shop/orders (Kubernetes cluster {LOST}) at 2026-01-01 00:01:00 UTC" in message
 
 
 def test_where_the_connections_owner_does_not_allow_it_nothing_is_taken() -> None:
@@ -155,8 +155,8 @@ def test_only_who_is_named_is_taken_from(asked: str) -> None:
 
 def test_into_a_namespace_of_another_name_it_takes_the_whole_name_of_the_owner() -> None:
     _, restored = before_and_after(namespace="attic")
-    said = restored.condition(Condition.CLAIMED).message
-    assert f"delayedtopics.io/take-over-from={LOST}/shop/orders" in said
+    message = restored.condition(Condition.CLAIMED).message
+    assert f"delayedtopics.io/take-over-from={LOST}/shop/orders" in message
     restored.annotate(take_over_from=LOST)
     restored.settle()
     assert restored.condition(Condition.CLAIMED).reason == Reason.CLAIMED_BY_OTHER

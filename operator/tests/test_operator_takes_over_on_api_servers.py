@@ -73,7 +73,7 @@ def test_a_restored_cluster_takes_over_from_a_lost_one_that_may_come_back_and_ch
 ) -> None:
     harness.apply(delaySeconds=[0, 10], partitions=3)
     harness.wait_until_served()
-    ids, noted = harness.topic_ids(), harness.registry().topics[harness.topic]
+    ids, recorded = harness.topic_ids(), harness.registry().topics[harness.topic]
     harness.operator.kill()  # the cluster is lost
     former, here = cluster_id(harness.api), cluster_id(elsewhere.api)
 
@@ -86,7 +86,7 @@ def test_a_restored_cluster_takes_over_from_a_lost_one_that_may_come_back_and_ch
     elsewhere.wait_until_served()
     elsewhere.wait_event("TakenOver", former)
     assert harness.topic_ids() == ids
-    assert harness.registry().topics[harness.topic] == noted
+    assert harness.registry().topics[harness.topic] == recorded
     holder = harness.registry().holder(harness.topic)
     assert holder is not None
     assert (holder.owner.cluster, holder.taken_from and holder.taken_from.cluster) == (here, former)

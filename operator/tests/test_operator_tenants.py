@@ -47,6 +47,6 @@ def test_one_is_a_tenants_as_soon_as_what_is_in_it_was_listed_and_no_longer_than
 @pytest.mark.parametrize("given", ["team=a", '{"matchLabel": {}}', '{"matchLabels": {"team": 1}}'])
 def test_a_selector_that_is_none_is_refused_with_what_is_wrong(given: str) -> None:
     needed = ["--namespace=a", "--audit-namespace=b", "--worker-image=w", "--audit-image=a"]
-    told = CliRunner().invoke(main, ["run", *needed, f"--tenant-selector={given}"])
-    assert told.exit_code == click.UsageError.exit_code
-    assert "--tenant-selector': it must be a LabelSelector in JSON: " in " ".join(told.output.split())
+    result = CliRunner().invoke(main, ["run", *needed, f"--tenant-selector={given}"])
+    assert result.exit_code == click.UsageError.exit_code
+    assert "--tenant-selector': it must be a LabelSelector in JSON: " in " ".join(result.output.split())

@@ -145,7 +145,7 @@ def test_a_topic_some_partitions_of_which_have_no_leader_is_paused_and_resumed(
         brokers.members[1].kill()
         harness.wait(
             lambda: "no leader" in harness.condition("TopicsReady").get("message", ""),
-            "the condition says that there is no leader",
+            "the condition says that partitions have no leader",
             seen=lambda: harness.condition("TopicsReady"),
         )
         for number, paused in enumerate((True, False)):

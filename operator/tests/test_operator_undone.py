@@ -47,7 +47,7 @@ def test_what_changed_nothing_is_done_again_with_the_next_resync_only() -> None:
     undone.done(ONE, NOW, changed=False)
     assert begun(undone, later_seconds=AGAIN_SECONDS - 1).has(ONE)
     assert not begun(undone, later_seconds=AGAIN_SECONDS).has(ONE)
-    assert undone.in_vain == ONE, "they are known until other actions change nothing"
+    assert undone.in_vain == ONE, "these actions are known until others change nothing"
     undone.done(ONE, NOW + timedelta(seconds=AGAIN_SECONDS), changed=False)
     assert begun(undone, later_seconds=2 * AGAIN_SECONDS - 1).has(ONE)
 

@@ -93,8 +93,8 @@ def test_what_no_entry_covers_any_more_keeps_its_workers_and_gets_no_further_one
         simulation.workers_come_up()
         simulation.settle()
         assert stateful_set(simulation)["replicas"] == have
-        said = simulation.condition(Condition.WORKERS_READY)
-        assert (said.reason == Reason.GRANT_EXCEEDED) == (asked > have), said.message
+        condition = simulation.condition(Condition.WORKERS_READY)
+        assert (condition.reason == Reason.GRANT_EXCEEDED) == (asked > have), condition.message
 
 
 def test_a_secret_that_somebody_else_made_is_left_alone() -> None:
@@ -210,9 +210,9 @@ def test_topics_on_the_move_go_back_to_the_workers_that_had_them_until_the_spec_
     refuse(simulation)
     simulation.settle()
     assert simulation.kafka.registry.layouts["orders"] == replace(before, state="serving")
-    said = simulation.condition(Condition.WORKERS_READY)
-    assert said.status == "True"
-    assert f"The topics stay with the workers of group {before.group}" in said.message
+    condition = simulation.condition(Condition.WORKERS_READY)
+    assert condition.status == "True"
+    assert f"The topics stay with the workers of group {before.group}" in condition.message
     assert simulation.condition(Condition.READY).status == "False"
 
     simulation.raw["spec"], simulation.kafka.refuses, simulation.kafka.refused = spec, frozenset(), {}

@@ -32,7 +32,7 @@ def begun(simulation: AuditSimulation) -> AuditSimulation:
     return simulation
 
 
-def said(simulation: Simulation) -> tuple[str, str, str]:
+def delivery_verified(simulation: Simulation) -> tuple[str, str, str]:
     found = simulation.condition(Condition.DELIVERY_VERIFIED)
     return found.status, found.reason, found.message
 
@@ -42,7 +42,7 @@ def said(simulation: Simulation) -> tuple[str, str, str]:
     [("Verified", "EveryRecordAccounted", "True"), ("Unknown", "AuditFailed", "Unknown")],
 )
 def test_it_says_the_latest_verdict(verdict: str, reason: str, truth: str) -> None:
-    assert said(audited(verdict, reason=reason)) == (truth, reason, "audit first: 12 records")
+    assert delivery_verified(audited(verdict, reason=reason)) == (truth, reason, "audit first: 12 records")
 
 
 def test_before_the_first_audit_has_ended_it_says_nothing() -> None:
@@ -53,7 +53,7 @@ def test_before_the_first_audit_has_ended_it_says_nothing() -> None:
 
 @pytest.mark.parametrize(("verdict", "name"), [("Violated", "first"), ("Verified", "second")])
 def test_a_broken_promise_stays_said_whatever_later_audits_find(verdict: str, name: str) -> None:
-    status, reason, message = said(violated(verdict, name))
+    status, reason, message = delivery_verified(violated(verdict, name))
     assert (status, reason) == ("False", Reason.PROMISE_BROKEN)
     assert message.startswith("audit first: 1 lost")
     assert ("The verdict of the later audit second is Verified" in message) == (name == "second")
@@ -65,18 +65,18 @@ def test_when_it_was_acknowledged_the_audits_after_it_count() -> None:
     simulation = violated()
     simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = "first"
     simulation.settle()
-    assert said(simulation)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
+    assert delivery_verified(simulation)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
     simulation.raw["status"]["lastAudit"] |= {"name": "second", "verdict": "Verified", "reason": "EveryRecordAccounted"}
     simulation.settle()
-    assert said(simulation)[:2] == ("True", Reason.EVERY_RECORD_ACCOUNTED)
+    assert delivery_verified(simulation)[:2] == ("True", Reason.EVERY_RECORD_ACCOUNTED)
     simulation.raw["status"]["lastViolation"] |= {"name": "third", "acknowledgeAs": "third"}
     simulation.settle()
-    assert said(simulation)[:2] == ("False", Reason.PROMISE_BROKEN)
+    assert delivery_verified(simulation)[:2] == ("False", Reason.PROMISE_BROKEN)
 
 
 def acknowledge(simulation: Simulation) -> str:
     """Acknowledges the violation as the command in the condition does, and returns the value of the annotation."""
-    value = said(simulation)[2].rpartition(f"{ACKNOWLEDGED_AUDIT}=")[2]
+    value = delivery_verified(simulation)[2].rpartition(f"{ACKNOWLEDGED_AUDIT}=")[2]
     simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = value
     simulation.settle()
     return value
@@ -95,12 +95,12 @@ def test_an_acknowledgement_is_of_one_violation_and_not_of_later_ones_that_audit
     values = []
     for hour in (1, 2, 3):
         audit(hour, "Violated")
-        assert said(simulation)[:2] == ("False", Reason.PROMISE_BROKEN)
+        assert delivery_verified(simulation)[:2] == ("False", Reason.PROMISE_BROKEN)
         values.append(acknowledge(simulation))
-        assert said(simulation)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
+        assert delivery_verified(simulation)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
     assert len(set(values)) == 3
     audit(4, "Verified")
-    assert said(simulation)[:2] == ("True", Reason.EVERY_RECORD_ACCOUNTED)
+    assert delivery_verified(simulation)[:2] == ("True", Reason.EVERY_RECORD_ACCOUNTED)
 
 
 def test_a_command_that_was_copied_before_the_same_audit_found_more_acknowledges_nothing() -> None:
@@ -112,9 +112,9 @@ def test_a_command_that_was_copied_before_the_same_audit_found_more_acknowledges
         audit.settle()
     simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = "first"
     simulation.settle()
-    assert said(simulation)[:2] == ("False", Reason.PROMISE_BROKEN)
+    assert delivery_verified(simulation)[:2] == ("False", Reason.PROMISE_BROKEN)
     acknowledge(simulation)
-    assert said(simulation)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
+    assert delivery_verified(simulation)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
 
 
 def test_a_broken_promise_is_said_of_a_resource_that_can_not_be_served_too() -> None:
@@ -122,7 +122,7 @@ def test_a_broken_promise_is_said_of_a_resource_that_can_not_be_served_too() -> 
     simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = "first"
     simulation.connection = Unusable(reason=Reason.KAFKA_UNREACHABLE, message="away", since=BEGIN)
     simulation.settle()
-    assert said(simulation)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
+    assert delivery_verified(simulation)[:2] == ("Unknown", Reason.VIOLATION_ACKNOWLEDGED)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_later_verdict_leaves_a_violation_where_it_is_and_a_later_violation_ta
     first = begun(AuditSimulation(raw=audit_resource("first")))
     first.job_reports("Violated")
     first.settle()
-    for hour, name, verdict, said in ((2, "second", "Verified", "first"), (3, "third", "Violated", "third")):
+    for hour, name, verdict, violated_by in ((2, "second", "Verified", "first"), (3, "third", "Violated", "third")):
         later = replace(WINDOW, frozen_at_ms=WINDOW.frozen_at_ms + hour * 3_600_000)
         simulation = begun(AuditSimulation(raw=audit_resource(name), topic=first.topic, frozen=later))
         simulation.job_reports(verdict)
@@ -156,4 +156,4 @@ def test_a_later_verdict_leaves_a_violation_where_it_is_and_a_later_violation_ta
         topic = simulation.topic_model().status
         assert topic.last_audit is not None
         assert topic.last_violation is not None
-        assert (topic.last_audit.name, topic.last_violation.name) == (name, said)
+        assert (topic.last_audit.name, topic.last_violation.name) == (name, violated_by)

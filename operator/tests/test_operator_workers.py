@@ -141,8 +141,8 @@ def test_an_object_that_somebody_else_made_under_the_same_name_is_left_alone() -
     simulation.children[key] = theirs
     simulation.settle()
     assert simulation.children == {key: theirs}
-    said = simulation.condition(Condition.WORKERS_READY)
-    assert "not made by the operator" in said.message
+    condition = simulation.condition(Condition.WORKERS_READY)
+    assert "not made by the operator" in condition.message
 
 
 def test_an_object_of_another_resource_is_neither_taken_over_nor_deleted() -> None:
@@ -165,8 +165,8 @@ def test_scaling_changes_the_replicas_and_replaces_no_pod() -> None:
     simulation.settle()
     actions = [a for a in simulation.done if isinstance(a, ApplyChild)]
     assert [(a.kind, a.change, a.rolls) for a in actions] == [("StatefulSet", "changed", False)]
-    said = simulation.condition(Condition.WORKERS_READY)
-    assert (said.status, said.reason) == ("False", Reason.WORKERS_STARTING)
+    condition = simulation.condition(Condition.WORKERS_READY)
+    assert (condition.status, condition.reason) == ("False", Reason.WORKERS_STARTING)
     simulation.workers_come_up()
     simulation.settle()
     assert simulation.condition(Condition.WORKERS_READY).message == "4 of 4 workers are ready"
@@ -232,9 +232,9 @@ def test_workers_that_do_not_come_up_for_two_minutes_are_said_to_fail_and_where_
     assert simulation.condition(Condition.WORKERS_READY).reason == Reason.WORKERS_STARTING
     simulation.later(121)
     simulation.settle()
-    said = simulation.condition(Condition.WORKERS_READY)
-    assert said.reason == Reason.WORKERS_FAILING
-    assert "kubectl --namespace delayed-topics-system describe pods" in said.message
+    condition = simulation.condition(Condition.WORKERS_READY)
+    assert condition.reason == Reason.WORKERS_FAILING
+    assert "kubectl --namespace delayed-topics-system describe pods" in condition.message
 
 
 def test_an_alarm_of_a_worker_becomes_a_condition_and_ends_ready_until_it_is_cleared() -> None:
@@ -287,9 +287,9 @@ def test_alarms_of_several_workers_stand_in_the_condition_one_after_the_other() 
     alarms = (RaisedAlarm(member=name, reason=Reason.COMMIT_MISSING, message="No commit. Reset it") for name in names)
     simulation.news = WorkerNews(alarms=tuple(alarms))
     simulation.settle()
-    said = simulation.condition(Condition.ALARM).message
+    message = simulation.condition(Condition.ALARM).message
     shown = ". ".join(f"{name}: No commit. Reset it" for name in names[:3])
-    assert said == f"{shown}. Alarms that are not shown: 2"
+    assert message == f"{shown}. Alarms that are not shown: 2"
 
 
 def test_an_alarm_of_a_worker_that_was_scaled_away_does_not_count() -> None:
