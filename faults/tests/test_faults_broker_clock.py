@@ -1,4 +1,4 @@
-"""A broker whose clock was ahead for a moment: what it has stamped meanwhile waits, and the worker says so."""
+"""A broker whose clock was ahead for a moment: the records that it stamped then wait, and the worker raises an alarm."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ AHEAD_SECONDS = 600
 
 @pytest.fixture
 def clock(tmp_path: Path) -> WrongClock:
-    """The broker's."""
+    """The clock of the broker."""
     return WrongClock(tmp_path / "clock")
 
 
@@ -45,14 +45,16 @@ def test_records_that_wait_because_a_brokers_clock_was_ahead_are_an_alarm_until_
     orders.flush()
     assert [record.value for record in orders.ready(1)] == [b"right"]
 
-    wait_until(lambda: worker.alarm_reasons() == {Reason.NOT_RELEASING}, what="an alarm", evidence=worker.evidence)
+    wait_until(
+        lambda: worker.alarm_reasons() == {Reason.NOT_RELEASING}, what="the alarm is raised", evidence=worker.evidence
+    )
 
     (alarm,) = worker.alarms()
     assert re.match(
         rf"records of {orders.names.front} \[0\] from offset 0 on wait, .* (9\.\d|10) min ahead", alarm["message"]
     )
     clock.shift(AHEAD_SECONDS)
-    orders.produce(b"later")  # an idle worker looks once a minute what time it is
+    orders.produce(b"later")  # an idle worker asks for the broker's time only once a minute
     orders.flush()
     assert len(orders.ready(3)) == 3
-    wait_until(lambda: not worker.alarms(), what="it is cleared", evidence=worker.evidence)
+    wait_until(lambda: not worker.alarms(), what="the alarm is cleared", evidence=worker.evidence)

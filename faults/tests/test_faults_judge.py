@@ -1,4 +1,4 @@
-"""The judge finds one lost, early, doubled or swapped record among many, and nothing in a clean run."""
+"""The judge finds one lost, early, doubled or swapped record among many, and no flaw in a clean run."""
 
 from dataclasses import replace
 from typing import Any
@@ -69,7 +69,7 @@ def test_what_the_fault_itself_removed_is_not_lost() -> None:
     _, _, ready, _ = clean()
     gone = ready.pop(77).own["dt-root"]
 
-    assert not verdict(replace(TERMS, taken=frozenset({gone})), ready=ready).broken
+    assert not verdict(replace(TERMS, removed=frozenset({gone})), ready=ready).broken
 
 
 def test_one_early_record_is_found() -> None:
@@ -88,7 +88,9 @@ def test_one_late_record_is_found() -> None:
     found = verdict(ready=ready)
 
     assert (found.late, found.most_late_ms) == (1, 5001)
-    assert not verdict(replace(TERMS, healed_at_ms=T0 + 10_000), ready=ready).broken, "the fault was over only then"
+    assert not verdict(replace(TERMS, healed_at_ms=T0 + 10_000), ready=ready).broken, (
+        "a record is not late before the end of the fault"
+    )
 
 
 def test_one_doubled_record_is_found_and_is_no_breach_after_a_crash() -> None:
@@ -162,7 +164,7 @@ def test_a_record_that_came_twice_by_hops_that_nobody_saw_is_found() -> None:
 
 
 def test_a_record_that_was_released_and_then_hopped_counts_from_its_release() -> None:
-    """As one that got a later due time when its worker had just died. Its own hop was made long before."""
+    """For example, a record that gets a later due time just after its worker died. Its first hop was made long before."""
     _, delays, ready, _ = clean()
     released = next(c for c in ready if c.own["dt-hops"] == "1")
     delays.append(released._replace(partition=0, offset=900, at_ms=released.at_ms + 300))
@@ -257,9 +259,9 @@ def test_a_due_time_of_a_records_own_is_held_against_that_and_has_no_order() -> 
     at = next(i for i, c in enumerate(front) if c.own["faults-expect"] == "ready:1000")
     root = f"f:{front[at].partition}:{front[at].offset}:F"
     front[at] = copy(front[at].partition, front[at].offset, front[at].at_ms, faults_expect=f"at:{T0 + 1500}")
-    out = next(i for i, c in enumerate(ready) if c.own["dt-root"] == root)
+    index = next(i for i, c in enumerate(ready) if c.own["dt-root"] == root)
     for at_ms, early, late in ((T0 + 1499, 1, 0), (T0 + 1500, 0, 0), (T0 + 6501, 0, 1)):
-        ready[out] = ready[out]._replace(at_ms=at_ms, offset=9999)
+        ready[index] = ready[index]._replace(at_ms=at_ms, offset=9999)
         found = verdict(front=front, ready=ready)
         assert (found.early, found.late, found.out_of_order) == (early, late, 0)
 
@@ -271,7 +273,7 @@ def test_a_due_time_of_a_records_own_is_held_against_that_and_has_no_order() -> 
 def test_a_record_that_is_cancelled_when_it_is_due_has_one_of_two_ends(
     reason: str, doubled: int, broken: set[str]
 ) -> None:
-    """`reason`: of its dead letter, if it has one."""
+    """`reason`: the reason of the dead letter, if the record has one."""
     front, _, ready, dead = clean()
     front[0] = front[0]._replace(own={"faults-expect": "race:0"})
     if reason:
@@ -306,7 +308,7 @@ def test_a_silence_counts_while_a_copy_waits_for_kafka(
 
     copies = [
         ready(0, T0, first_sent_at_ms, "f:0:0"),
-        ready(1, T0 + 5000, T0 + 5000, "f:1:0"),  # of another partition: it ends no silence of this one
+        ready(1, T0 + 5000, T0 + 5000, "f:1:0"),  # a copy from another partition ends no silence of this one
         ready(2, T0 + 7000, sent_at_ms, "f:0:1"),
     ]
     hops = [copy(1, 0, hop_at_ms, dt_origin="f:0:2")] if hop_at_ms else []

@@ -1,4 +1,4 @@
-"""The table in docs/fault-results.md has what was played last, and nothing else."""
+"""The table in docs/fault-results.md has the last results of each row, and nothing else."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ from delayed_topics_faults.campaign import keep
 from delayed_topics_faults.cli import main
 from delayed_topics_faults.copies import Copy
 from delayed_topics_faults.judge import Seen, Verdict
-from delayed_topics_faults.results import DOCUMENT, RESULTS, SECTION, note, table
+from delayed_topics_faults.results import DOCUMENT, RESULTS, SECTION, save_entry, table
 from delayed_topics_faults.row import Trial
 from delayed_topics_faults.rows import ROWS
 
@@ -47,7 +47,7 @@ def test_a_row_that_is_played_again_replaces_the_last_of_its_guarantee(tmp_path:
         "lateness_ms": {"p50": 1, "p99": 2_000},
     }
     for entry in (PLAYED, exactly, {**PLAYED, "trials": 3, "clean": False, "broken": ["L"]}):
-        note(tmp_path, entry)
+        save_entry(tmp_path, entry)
     (*_, at_least_once, exactly_once) = table(tmp_path).splitlines()
     assert "**broken: L** | 3 | 2,000,000 | 48,997 | 1,164 | 0 | 3,000 | 1.5 | - | - | abc |" in at_least_once
     assert (
@@ -78,8 +78,8 @@ def test_the_figures_of_each_row_agree_with_one_another() -> None:
 
 
 def test_lateness_after_the_fault_is_not_called_that_of_the_latest_record(tmp_path: Path) -> None:
-    """What came out two seconds after the end of a fault may have been due a minute before that."""
-    note(tmp_path, {**PLAYED, "most_late_ms": 2_077, "lateness_ms": {"p50": 670, "p99": 61_728}})
+    """A record that came out two seconds after the end of a fault may have been due a minute before that."""
+    save_entry(tmp_path, {**PLAYED, "most_late_ms": 2_077, "lateness_ms": {"p50": 670, "p99": 61_728}})
     columns, _, cells = ([cell.strip() for cell in line.split("|")] for line in table(tmp_path).splitlines())
     shown = dict(zip(columns, cells, strict=True))
     assert (shown["after the fault, s"], shown["late at p50, p99, p99.9, ms"]) == ("2.1", "670, 61,728")
@@ -94,9 +94,9 @@ def test_a_guarantee_that_a_row_cannot_have_is_refused() -> None:
 def test_what_a_broken_promise_leaves_is_kept_with_figures_of_any_kind(tmp_path: Path) -> None:
     copy = Copy(1, 7, 5, True, "k", "v", "f", {"dt-root": "f:0:1:id"})
     verdict = Verdict(late_by_ms=Counter({40: 2}), broken={"D": ["1 copy came twice"]})
-    trial = Trial(injected="g +1", told={("orders", 0): "orders-0"})
+    trial = Trial(injected="g +1", context={("orders", 0): "orders-0"})
     keep(tmp_path, "orders", trial, Seen([], [], [copy], []), verdict)
 
     assert (tmp_path / "ready.tsv").read_text() == "1\t7\t5\tTrue\tk\tv\tf\tdt-root=f:0:1:id\n"
-    told = (tmp_path / "verdict.txt").read_text()
-    assert all(word in told for word in ("g +1", "('orders', 0)", "1 copy came twice", "{40: 2}"))
+    summary = (tmp_path / "verdict.txt").read_text()
+    assert all(word in summary for word in ("g +1", "('orders', 0)", "1 copy came twice", "{40: 2}"))

@@ -1,4 +1,4 @@
-"""The row about retries has a judge of its own, since what comes twice may fail twice."""
+"""The row about retries has a judge of its own, because a record that comes out twice may fail twice."""
 
 import pytest
 from delayed_topics_faults.copies import Copy
@@ -30,6 +30,6 @@ def test_a_first_attempt_may_come_twice_only_if_it_was_not_committed(
         for n, at_ms in enumerate((CRASH_MS - before_ms, CRASH_MS + 2_000))
     ]
 
-    found = Failing().judge(Seen((), (), came, ()), terms, Trial(injected="", told={"1-0": 0}))
+    found = Failing().judge(Seen((), (), came, ()), terms, Trial(injected="", context={"1-0": 0}))
 
     assert (found.doubled, found.doubled_beyond, set(found.broken)) == (1, beyond, {"D"} if beyond else set())

@@ -1,4 +1,4 @@
-"""Each row of faults once, as short as it can be; the command plays them for long."""
+"""Plays each row of faults once, as briefly as possible; the command plays rows for longer."""
 
 import pytest
 from delayed_topics_devcluster.broker import Broker
@@ -19,12 +19,12 @@ SHORT: dict[str, dict[str, float]] = {
     "W7": {"records": 5_000, "per_second": 1_000, "within_seconds": 20},
     "W5": {"most_p99_ms": 1_000},
 }
-"""What is shorter than in the command. Of W5 the command asks for 50 ms, which a machine that runs other tests too does not keep; here
-it is whether any partition is held up for the seconds that the transaction is open."""
+"""Settings of rows that differ from those of the command. For W5, the command requires a p99 of 50 ms, which a machine that runs other
+tests does not keep. Here the row only shows that no other partition is held up for the seconds that the transaction is open."""
 BY_COMMAND = frozenset({"B1", "B3", "B6", "B8", "B9"})
-"""Rows of three brokers, or of long outages, whose limits in seconds a machine that runs all other tests too doesn't keep."""
+"""Rows with three brokers or long outages. Their limits in seconds are too short for a machine that runs all other tests too."""
 QUICK = frozenset({"W1"})
-"""What needs less than half a minute and no rights but a user's."""
+"""Rows that take less than half a minute and need no root access."""
 
 
 @pytest.mark.parametrize(

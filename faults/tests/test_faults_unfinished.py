@@ -1,4 +1,4 @@
-"""What has not come out in time is said in the same words of each row."""
+"""All rows report unfinished partitions in the same words."""
 
 from typing import Any
 

@@ -39,7 +39,7 @@ public class Dump {
         var properties = new Properties();
         properties.put("bootstrap.servers", arguments[0]);
         properties.put("isolation.level", "read_committed");
-        properties.put("max.poll.records", 50); // of 10 MiB each, when they were made for that
+        properties.put("max.poll.records", 50); // fuzzed records are up to 10 MiB large
         properties.put("max.partition.fetch.bytes", 8 << 20);
         properties.put("enable.auto.commit", false);
         properties.put("key.deserializer", ByteArrayDeserializer.class);
@@ -65,8 +65,8 @@ public class Dump {
         Map<TopicPartition, Long> ends = consumer.endOffsets(all);
         Map<TopicPartition, Long> begins = consumer.beginningOffsets(all);
         for (TopicPartition p : all) {
-            long asked = p.partition() + 1 < request.length ? Long.parseLong(request[p.partition() + 1]) : 0;
-            consumer.seek(p, Math.max(asked, begins.get(p)));
+            long requested = p.partition() + 1 < request.length ? Long.parseLong(request[p.partition() + 1]) : 0;
+            consumer.seek(p, Math.max(requested, begins.get(p)));
         }
         long until = System.currentTimeMillis() + MOST_MILLIS;
         while (all.stream().anyMatch(p -> consumer.position(p) < ends.get(p))) {

@@ -1,4 +1,4 @@
-"""Faults on purpose, played many times on real brokers and worker processes, and the judge that reads the topics with another client.
+"""Injects faults many times into real brokers and worker processes, and judges the topics with another client than the workers'.
 
-How fast something is belongs to `bench`, and what a single test can show belongs to the tests of its member.
+Speed is measured in `bench`. What a single test can show is tested in its own member.
 """

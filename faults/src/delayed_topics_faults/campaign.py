@@ -1,4 +1,4 @@
-"""Many trials of one row: trial, wait, read, judge; what a broken promise leaves behind is kept."""
+"""Plays many trials of one row: inject, wait, read, judge. Keeps the evidence if a promise is broken."""
 
 import json
 import shutil
@@ -35,8 +35,11 @@ VERIFIED: Final = "Verified"
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Of a whole campaign. `counts`: see Trial. `late_by_ms`: see Verdict. `evidence`: where a failed trial's records and logs are; None
-    if all is well. `audit`: its verdict, if it was asked."""
+    """The outcome of a whole campaign.
+
+    `counts`: see Trial. `late_by_ms`: see Verdict. `evidence`: the folder with the records and logs of a failed trial, or None if no
+    promise is broken. `audit`: the verdict of the audit, if one was requested.
+    """
 
     row: str
     guarantee: Guarantee
@@ -54,7 +57,7 @@ class Outcome:
         return not self.broken
 
     def entry(self) -> dict[str, Any]:
-        """For the results."""
+        """Returns what the results file records."""
         body = {"row": self.row, "guarantee": self.guarantee, "seed": self.seed, "trials": self.trials}
         counts = {"counts": dict(sorted(self.counts.items()))} if self.counts else {}
         lateness = {"lateness_ms": self.lateness_ms()} if self.late_by_ms else {}
@@ -70,7 +73,7 @@ class Outcome:
         }
 
     def lateness_ms(self) -> dict[str, int]:
-        """By percentile."""
+        """Returns the lateness of records in ms, by percentile."""
         return {name: _percentile(self.late_by_ms, share) for name, share in PERCENTILES.items()}
 
     def verdict(self) -> str:
@@ -91,9 +94,11 @@ def campaign(
     guarantee: Guarantee | None = None,
     jars: Path | None = None,
 ) -> Outcome:
-    """Ends after the first trial that broke a promise, or at a KeyboardInterrupt; the trial at hand doesn't count then. `jars`: of
-    Spark, for the audit of all trials at the end, which has to say Verified. Raises DevclusterError if the row can't be played with
-    this guarantee."""
+    """Plays trials until one breaks a promise, or until a KeyboardInterrupt; the interrupted trial doesn't count.
+
+    `jars`: the folder of Spark's jars, for an audit of all trials at the end, whose verdict has to be Verified. Raises DevclusterError
+    if the row can't be played with this guarantee.
+    """
     guarantee = guarantee or row.guarantees[0]
     if guarantee not in row.guarantees:
         raise DevclusterError(
@@ -150,12 +155,12 @@ def campaign(
 
 
 def _audit(testbed: Testbed, jars: Path) -> tuple[str, str]:
-    """The verdict and its message. What was played counts though there is no verdict."""
+    """Returns the verdict and its message. A failed audit doesn't raise, so that the trials still count."""
     try:
-        told = audited(testbed.orders, jars)
+        report = audited(testbed.orders, jars)
     except AuditFailed as e:
         return "Failed", str(e)
-    return told.verdict, told.message
+    return report.verdict, report.message
 
 
 def _trial(row: Row, testbed: Testbed, rng: Random) -> tuple[Trial, Seen, Verdict]:
@@ -164,31 +169,31 @@ def _trial(row: Row, testbed: Testbed, rng: Random) -> tuple[Trial, Seen, Verdic
     verdict = row.judge(seen, testbed.terms(**trial.terms), trial)
     for text in unfinished:
         verdict.fail("L", text)
-    for letter, text in trial.notes:
+    for letter, text in trial.violations:
         verdict.unalarmed += letter == "A"
         verdict.fail(letter, text)
     return trial, seen, verdict
 
 
 def _percentile(counts: Counter[int], share: float) -> int:
-    """Of values that are there so often: the least that this share of all doesn't exceed; 0 of none."""
+    """Returns the smallest value that at least this share of all values doesn't exceed, or 0 without values. `counts`: by value."""
     values = sorted(counts)
     ranks = list(accumulate(counts[value] for value in values))
     return values[bisect_left(ranks, share * ranks[-1])] if values else 0
 
 
 def _progress(number: int, trials: int, trial: Trial, verdict: Verdict, seconds: float) -> str:
-    said = f"{verdict.records} records, {verdict.doubled} doubled, late by at most {verdict.most_late_ms} ms after the fault"
+    figures = f"{verdict.records} records, {verdict.doubled} doubled, late by at most {verdict.most_late_ms} ms after the fault"
     end = "kept" if not verdict.broken else f"BROKEN {json.dumps(verdict.broken)}"
-    return f"  {number}/{trials} in {seconds:.1f} s: {trial.injected}: {said}: {end}"
+    return f"  {number}/{trials} in {seconds:.1f} s: {trial.injected}: {figures}: {end}"
 
 
 def keep(directory: Path, topic: str, trial: Trial, seen: Seen, verdict: Verdict) -> None:
-    """Next to the workers' logs: all records of the failed trial, what was done, and the verdict, for a person to read."""
+    """Writes all records of the failed trial, what was done, and the verdict next to the workers' logs, for people to read."""
     for name, copies in seen._asdict().items():
         with (directory / f"{name}.tsv").open("w") as file:
             for copy in copies:
                 own = "\t".join(f"{header}={text}" for header, text in copy.own.items())
                 file.write("\t".join(map(str, [*copy[:-1], own])) + "\n")
-    told = {"trial": vars(trial), "verdict": vars(verdict), "topic": topic}
-    (directory / "verdict.txt").write_text(pformat(told, width=120) + "\n")
+    summary = {"trial": vars(trial), "verdict": vars(verdict), "topic": topic}
+    (directory / "verdict.txt").write_text(pformat(summary, width=120) + "\n")

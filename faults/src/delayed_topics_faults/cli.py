@@ -1,4 +1,4 @@
-"""delayed-topics-faults: one row of faults, played again and again."""
+"""The command `delayed-topics-faults`, which plays one row of faults repeatedly."""
 
 import signal
 import sys
@@ -12,7 +12,7 @@ from delayed_topics_worker.config import Guarantee
 
 from delayed_topics_faults.campaign import campaign
 from delayed_topics_faults.reader import ReaderFailed
-from delayed_topics_faults.results import RESULTS, note, write_document
+from delayed_topics_faults.results import RESULTS, save_entry, write_document
 from delayed_topics_faults.rows import ROWS
 
 EXIT_BROKEN = 1
@@ -23,33 +23,35 @@ EXIT_FAILED = 2
     context_settings={"max_content_width": 120},
     epilog="Rows:\n\n\b\n" + "\n".join(f"{name:12}{row.fault}" for name, row in ROWS.items()),
 )
-@click.option("--row", type=click.Choice(list(ROWS), case_sensitive=False), required=True, help="Which faults.")
+@click.option(
+    "--row", type=click.Choice(list(ROWS), case_sensitive=False), required=True, help="Which faults to inject."
+)
 @click.option("--trials", type=click.IntRange(min=1), default=5, show_default=True)
 @click.option(
     "--guarantee",
     type=click.Choice(get_args(Guarantee)),
-    help="Of the workers; with ExactlyOnce nothing may come twice.  [default: AtLeastOnce, if the row can be played with it]",
+    help="Guarantee of the workers; with ExactlyOnce, nothing may come out twice.  [default: AtLeastOnce, if the row can have it]",
 )
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed injects the same faults.")
 @click.option(
     "--audit",
     "jars",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Audit all trials at the end, which has to say Verified, with Spark's jars in this folder: `make spark-jars` prints it. "
-    "For rows that do nothing to topics, as W1.",
+    help="Audit all trials at the end, with Spark's jars in this folder (`make spark-jars` prints it). The verdict has to be Verified. "
+    "For rows that leave the topics alone, such as W1.",
 )
 @click.option(
     "--results",
     type=click.Path(path_type=Path, file_okay=False),
-    help=f"Folder whose file ROW.json gets the figures, instead of the last of this guarantee. {RESULTS} gives the table in docs.",
+    help=f"Folder in whose file ROW.json the figures replace the last ones of this guarantee. {RESULTS} also updates the table in docs/.",
 )
 def main(
     row: str, trials: int, guarantee: Guarantee | None, seed: int, jars: Path | None, results: Path | None
 ) -> None:
-    """Inject faults into real brokers and workers, and judge every record by an independent reader.
+    """Inject faults into real brokers and workers, and judge every record with an independent reader.
 
-    Prints what was injected in each trial, and a verdict. Exit code 1 at the first broken promise; the evidence (records,
-    logs, verdict) is kept in the folder that is printed. SIGINT or SIGTERM ends it with the verdict on the trials so far.
+    Prints what was injected in each trial, and a verdict. Ends with exit code 1 at the first broken promise, and keeps the evidence
+    (records, logs, verdict) in the folder that is printed. SIGINT or SIGTERM ends the campaign with the verdict on the trials so far.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -58,7 +60,7 @@ def main(
         click.echo(f"Error: {e}", err=True)
         sys.exit(EXIT_FAILED)
     if results is not None:
-        note(results, {**outcome.entry(), "commit": revision()})
+        save_entry(results, {**outcome.entry(), "commit": revision()})
         if results.resolve() == RESULTS:
             write_document()
     for letter, examples in outcome.broken.items():

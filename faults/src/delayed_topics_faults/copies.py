@@ -5,13 +5,17 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 EXPECT: Final = "faults-expect"
-"""The header by which a fault run's producer says what has to become of a record: `ready:<delay in ms>`, `dead:<reason>`,
-`either:<delay in ms>` for ready or too large; `race:<delay in ms>` for ready or cancelled;
-`at:<ms since the epoch>` for ready then; `moved:<delay in ms>:<ms since the epoch>` for ready after the delay or then."""
+"""The header in which the producer of a trial says what has to become of a record: `ready:<delay in ms>`; `dead:<reason>`;
+`either:<delay in ms>`: released after the delay, or dead as too large; `race:<delay in ms>`: released after the delay, or cancelled;
+`at:<ms since the epoch>`: released at that time; `moved:<delay in ms>:<ms since the epoch>`: released after the delay or at that time."""
 
 
 class Copy(NamedTuple):
-    """`own`: headers of ours, and EXPECT; of one that is there twice the last. Checksums include the length."""
+    """One record of a topic.
+
+    `key`, `value` and `foreign` (the foreign headers) are checksums; those of key and value include the length. `own` has this project's
+    headers and EXPECT; of a header that occurs twice, the last one.
+    """
 
     partition: int
     offset: int
@@ -28,7 +32,7 @@ class Copy(NamedTuple):
 
 
 def read_line(line: str) -> Copy:
-    """Of what Dump.java prints."""
+    """Parses one line that Dump.java prints."""
     partition, offset, at_ms, kind, key, value, foreign, *own = line.split("\t")
     headers = {name: unquote(text) for name, _, text in (header.partition("=") for header in own)}
     return Copy(int(partition), int(offset), int(at_ms), kind == "L", key, value, foreign, headers)

@@ -1,4 +1,4 @@
-"""A consumer that fails each record as often as its header `x-fails` says: `python -m delayed_topics_faults.failing …`."""
+"""A consumer that fails each record as many times as the header `x-fails` says: `python -m delayed_topics_faults.failing …`."""
 
 import sys
 

@@ -1,11 +1,11 @@
-"""What the promises were worth in one trial. Pure: it knows what was read from the topics, and what was promised.
+"""Judges whether the promises were kept in one trial. Pure: its input is what was read from the topics, and what was promised.
 
-L  every record came out, into the topic that it belongs to       never lost
-E  none before its time, by the brokers' timestamps               never early
-O  in the order of their going in, per front partition and delay  in order
-D  twice only what a crash may repeat                             bounded duplicates
-T  within some seconds after its due time or the healing          on time
-S  same key, value and foreign headers, same id, right partition  nothing changed
+L  every record came out, in the topic where it belongs                       never lost
+E  no record came out before its due time, by the brokers' timestamps         never early
+O  records of one front partition and delay came out in the order of arrival  in order
+D  no record came out twice, except those that a crash may repeat             bounded duplicates
+T  each record came out seconds after its due time or the end of the fault    on time
+S  key, value, foreign headers and id are the same, the partition is right    nothing changed
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,23 +18,26 @@ from typing import Final, NamedTuple
 from delayed_topics_faults.copies import EXPECT, Copy
 
 LATE_READ_MS: Final = 1000
-"""A record first read later than this takes the way that makes it the least late (README, promise 5)."""
+"""A record that is first read later than this after its append takes the path that makes it the least late (README, promise 5)."""
 MOST_DOUBLED: Final = 5000
 COMMITTED_MS: Final = 1000
-"""A worker commits ten times a second, and sends nothing while the last commit that Kafka took is older than this."""
+"""A worker commits ten times a second, and sends nothing while the last commit that Kafka accepted is older than this."""
 ARRIVED_MS: Final = 1000
-"""So late may arrive what a worker had sent before it died."""
+"""How long after the death of a worker the copies that it had sent may still be appended."""
 EXAMPLES: Final = 5
-OTHERWISE: Final = {"either": "TooLarge", "race": "Cancelled"}
-"""The reason of a dead letter that is right, too, where a record is expected so."""
-CUT_REASONS: Final = frozenset({"TooLarge", "HeaderUnreadable"})
-"""Dead letters for these are not whole."""
+ALTERNATIVE_REASONS: Final = {"either": "TooLarge", "race": "Cancelled"}
+"""By the kind of expectation: the reason with which a record may become a dead letter instead of being released."""
+TRUNCATED_REASONS: Final = frozenset({"TooLarge", "HeaderUnreadable"})
+"""Dead letters with these reasons are not complete copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crash:
-    """A worker died, or learned that it was shut out of its group, at `at_ms`. `since_ms`: since when Kafka may have taken no commit of
-    it; None: it took them to the last. `partitions`: what it had, as origins begin (`f:0`); None: any."""
+    """A worker died at `at_ms`, or learned then that it had been removed from its group.
+
+    `since_ms`: since when Kafka may have accepted no commit of the worker; None if Kafka accepted commits to the end.
+    `partitions`: the partitions that the worker had, written as origins begin (`f:0`); None: any.
+    """
 
     at_ms: int
     since_ms: int | None = None
@@ -49,10 +52,10 @@ class Crash:
 class Terms:
     """What was promised for one trial.
 
-    `front_id`, `delays_id`: topic ids, part of each root. `lane_delays`: seconds, by partition of the delays topic.
-    `crashes`: without any, nothing may come twice. `healed_at_ms`: when the last fault was over, from which lateness counts.
-    `late_ms`: how late a record may be then; None: not judged. `order`: it is promised. `taken`: roots that the fault itself removed.
-    `most_doubled`: what a crash may repeat of a partition.
+    `front_id`, `delays_id`: topic ids, which are part of each root. `lane_delays`: delays in seconds, by partition of the delays topic.
+    `crashes`: without a crash, no record may come out twice. `healed_at_ms`: the end of the last fault; no record is late before it.
+    `late_ms`: how late a record may be after it; None: lateness is not judged. `order`: whether order is promised.
+    `removed`: the roots of records that the fault itself removed. `most_doubled`: how many copies of a partition a crash may repeat.
     """
 
     front_id: str
@@ -64,7 +67,7 @@ class Terms:
     healed_at_ms: int | None = None
     late_ms: int | None = None
     order: bool = True
-    taken: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
     most_doubled: int = MOST_DOUBLED
 
 
@@ -82,8 +85,12 @@ class Seen(NamedTuple):
 
 @dataclass
 class Verdict:
-    """Counts, and the first examples of each broken promise by its letter. `most_late_ms`: after the due time, or the end of the fault if
-    that came later. `late_by_ms`: how many records came so late after their due times, healed or not."""
+    """Counts, and the first examples of each broken promise, by its letter.
+
+    `most_late_ms`: the largest lateness, counted from the due time, or from the end of the fault if that was later.
+    `late_by_ms`: the number of records by their lateness after their due times, whenever the fault ended.
+    `most_back_ms`: the longest time before a crash at which a copy was made that the crash repeated.
+    """
 
     records: int = 0
     dead_lettered: int = 0
@@ -115,7 +122,7 @@ class _Source(NamedTuple):
 
     @property
     def delay_ms(self) -> int | None:
-        """After its append time. None: a dead letter is expected."""
+        """The expected delay after the append time. None: a dead letter is expected."""
         kind, _, text = self.expect.partition(":")
         match kind:
             case "ready":
@@ -127,24 +134,24 @@ class _Source(NamedTuple):
 
     @property
     def listed_delay_ms(self) -> int | None:
-        """None: no order is promised, since it has no delay of the list, or a dead letter is expected."""
+        """The delay from the delay list. None: no order is promised, because the delay is not in the list, or a dead letter is expected."""
         return self.delay_ms if self.expect.startswith("ready:") else None
 
     def decided(self, released: Sequence[Copy]) -> "_Source":
-        """Of one that may have either of two ends, what is expected is what happened."""
+        """Returns the source with the end that it had as the expected one, if the expectation allows two."""
         kind, _, text = self.expect.partition(":")
-        if kind in OTHERWISE:
-            return self._replace(expect=f"ready:{text}" if released else f"dead:{OTHERWISE[kind]}")
+        if kind in ALTERNATIVE_REASONS:
+            return self._replace(expect=f"ready:{text}" if released else f"dead:{ALTERNATIVE_REASONS[kind]}")
         if kind != "moved":
             return self
         delay_ms, _, at_ms = text.partition(":")
-        # a crash may have it come out at both times
+        # after a crash, the record may have come out at both times
         first_due = min((copy.own.get("dt-due-at", "") for copy in released), default="")
         return self._replace(expect=f"at:{at_ms}" if first_due == at_ms else f"ready:{delay_ms}")
 
 
 def judge(seen: Seen, terms: Terms) -> Verdict:
-    """The verdict on one trial, which has come to its end: what is not out now is lost."""
+    """Returns the verdict on one trial that has finished: a record that is not out by now is lost."""
     verdict = Verdict()
     ready, dead = _by_root(seen.ready), _by_root(seen.dead)
     sources = {source.root: source.decided(ready.get(source.root, ())) for source in _sources(seen, terms)}
@@ -159,8 +166,10 @@ def judge(seen: Seen, terms: Terms) -> Verdict:
 
 
 def longest_silence_ms(seen: Seen) -> int:
-    """The longest time in which Kafka took no copy of a source partition's records, although the worker had sent one. Workers note
-    the time of sending in ready records only, so a hop only ends a silence."""
+    """Returns the longest time in which Kafka appended no copy of a source partition's records, although the worker had sent one.
+
+    Workers write the time of sending only into ready records, so that a hop can end a silence, but not begin one.
+    """
     made: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for copy in [*seen.ready, *(hop for hop in seen.delays if "dt-origin" in hop.own)]:
         partition, _, _ = copy.own["dt-origin"].rpartition(":")
@@ -190,8 +199,8 @@ def _by_root(copies: Iterable[Copy]) -> dict[str, list[Copy]]:
 
 
 def _account(verdict: Verdict, source: _Source, ready: list[Copy], dead: list[Copy], terms: Terms) -> None:
-    """L, E, T and S of one record."""
-    if source.root in terms.taken:
+    """Judges the promises L, E, T and S for one record."""
+    if source.root in terms.removed:
         return
     delay_ms = source.delay_ms
     right, wrong = (dead, ready) if delay_ms is None else (ready, dead)
@@ -215,7 +224,7 @@ def _account(verdict: Verdict, source: _Source, ready: list[Copy], dead: list[Co
             if source.topic_letter == "f" and copy.partition != source.copy.partition % terms.ready_partitions:
                 verdict.changed += 1
                 verdict.fail("S", f"{source.root} came to ready partition {copy.partition}")
-        if reason not in CUT_REASONS and (why := _difference(source, copy)):
+        if reason not in TRUNCATED_REASONS and (why := _difference(source, copy)):
             verdict.changed += 1
             verdict.fail("S", f"{source.root}: {why}")
     if delay_ms is not None:
@@ -252,7 +261,7 @@ def _judge_doubles(
     seen: Seen,
     terms: Terms,
 ) -> None:
-    """What a crash repeats are the copies of a record of a partition that was read again, hops and others."""
+    """Judges promise D. A crash repeats the copies, hops included, of those records of a partition that are read again."""
     explained: Counter[str] = Counter()
     made_at_ms: dict[str, list[int]] = defaultdict(list)
     for (root, origin), copies in _by_origin(seen).items():
@@ -280,7 +289,7 @@ def _judge_doubles(
 
 
 def _by_origin(seen: Seen) -> Mapping[tuple[str, str], list[Copy]]:
-    """All that was made from one record, by its root and its place."""
+    """Returns the copies that were made from each record, by its root and its place."""
     found: dict[tuple[str, str], list[Copy]] = defaultdict(list)
     for copy in (*seen.ready, *seen.dead, *seen.delays):
         if "dt-origin" in copy.own:
@@ -289,7 +298,7 @@ def _by_origin(seen: Seen) -> Mapping[tuple[str, str], list[Copy]]:
 
 
 def beyond_crashes(partition: str, made_at_ms: Iterable[int], terms: Terms) -> list[int]:
-    """When copies of a partition that were repeated were made first: those that no crash may repeat."""
+    """Of the times at which the repeated copies of a partition were first made, returns those that no crash explains."""
     left = sorted(made_at_ms)
     for crash in sorted(terms.crashes, key=lambda crash: crash.at_ms):
         if crash.partitions is None or partition in crash.partitions:
@@ -300,7 +309,7 @@ def beyond_crashes(partition: str, made_at_ms: Iterable[int], terms: Terms) -> l
 
 
 def _back_ms(first_at_ms: int, terms: Terms) -> int:
-    """How long before the crash that repeated a copy it was made first, or before Kafka took no commits any more."""
+    """Returns how long before the crash, or before Kafka stopped accepting commits, a repeated copy was first made."""
     next_ones = [crash.began_ms for crash in terms.crashes if crash.at_ms + ARRIVED_MS >= first_at_ms]
     return max(0, min(next_ones, default=0) - first_at_ms)
 
@@ -308,7 +317,7 @@ def _back_ms(first_at_ms: int, terms: Terms) -> int:
 def _judge_order(
     verdict: Verdict, sources: Mapping[str, _Source], ready: Mapping[str, list[Copy]], seen: Seen, terms: Terms
 ) -> None:
-    """First copies only. Records that took another way than their delay's are exempt if they were read late."""
+    """Judges promise O by first copies. Records that took another path than that of their delay are exempt if they were read late."""
     hops = _by_root(copy for copy in seen.delays if "dt-origin" in copy.own)
     last: dict[tuple[str, int, int, int], tuple[str, Copy]] = {}
     for root, source in sources.items():
@@ -316,10 +325,10 @@ def _judge_order(
         if not copies or source.listed_delay_ms is None:
             continue
         first = min(copies, key=lambda copy: (copy.at_ms, copy.offset))
-        other_way_at_ms = _other_way_at_ms(source, first, hops.get(root, []), terms)
-        if other_way_at_ms is not None:
+        other_path_at_ms = _other_path_at_ms(source, first, hops.get(root, []), terms)
+        if other_path_at_ms is not None:
             verdict.order_exempt += 1
-            if other_way_at_ms - source.copy.at_ms < LATE_READ_MS:
+            if other_path_at_ms - source.copy.at_ms < LATE_READ_MS:
                 verdict.out_of_order += 1
                 verdict.fail("O", f"{root} ({source.expect}) was read in time and took another way than its delay's")
             continue
@@ -332,8 +341,8 @@ def _judge_order(
             last[line] = root, first
 
 
-def _other_way_at_ms(source: _Source, first: Copy, hops: Sequence[Copy], terms: Terms) -> int | None:
-    """When a record left the usual way: straight out without a delay, else by one hop to a partition of its own delay."""
+def _other_path_at_ms(source: _Source, first: Copy, hops: Sequence[Copy], terms: Terms) -> int | None:
+    """Returns when a record left the usual path: no hop if it has no delay, else one hop to a partition of its delay. None: never."""
     if source.topic_letter == "d":
         return None
     lanes = {lane for lane, seconds in enumerate(terms.lane_delays) if seconds * 1000 == source.delay_ms}

@@ -1,6 +1,6 @@
-"""A network namespace for one worker, and the wire to it, which can be cut, slow or lossy.
+"""A network namespace for one worker, with a link to it that can be cut, slow or lossy.
 
-The wire is two tun devices with a thread between them: not every kernel has the netem queue.
+The link consists of two tun devices with a thread between them, because not every kernel has the netem qdisc.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ INSIDE: Final = "10.213.77.2"
 
 
 class Link(Closing):
-    """`delay_seconds`, `loss` (0 to 1) and `cut` may be changed at any time."""
+    """A link between the host and a namespace of its own. `delay_seconds`, `loss` (0 to 1) and `cut` may be changed at any time."""
 
     def __init__(self, rng: Random) -> None:
         self.delay_seconds = 0.0
@@ -49,7 +49,7 @@ class Link(Closing):
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """What runs a command inside."""
+        """The words to put before a command to run it in the namespace."""
         return "nsenter", f"--net=/var/run/netns/{self.namespace}"
 
     def close(self) -> None:
@@ -63,16 +63,16 @@ class Link(Closing):
         subprocess.run([*self.prefix, "ip", *words], check=True)
 
     def _carry(self) -> None:
-        """Packets of either end, each to the other one when its time has come."""
+        """Forwards the packets of each end to the other end when their delay is over."""
         held: list[tuple[float, int, int, bytes]] = []
-        ties = count()
+        tie_breakers = count()
         while not self._ended:
             wait = min(0.05, max(0.0, held[0][0] - time.monotonic())) if held else 0.05
             for end in select.select(self._ends, [], [], wait)[0]:
                 packet = os.read(end, MTU + 100)
                 if not self.cut and self._rng.random() >= self.loss:
                     other = self._ends[0] if end == self._ends[1] else self._ends[1]
-                    heapq.heappush(held, (time.monotonic() + self.delay_seconds, next(ties), other, packet))
+                    heapq.heappush(held, (time.monotonic() + self.delay_seconds, next(tie_breakers), other, packet))
             while held and held[0][0] <= time.monotonic():
                 _, _, end, packet = heapq.heappop(held)
                 os.write(end, packet)

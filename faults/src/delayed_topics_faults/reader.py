@@ -1,4 +1,4 @@
-"""The topics as Kafka's own Java consumer reads them."""
+"""Reads topics with Kafka's own Java consumer, independently of the client that workers use."""
 
 import os
 import subprocess
@@ -15,11 +15,11 @@ PROGRAM: Final = Path(__file__).parent / "Dump.java"
 
 
 class ReaderFailed(Exception):
-    """The independent reader could not read a topic; nothing can be judged."""
+    """The independent reader could not read a topic, so that nothing can be judged."""
 
 
 class Reader(Closing):
-    """One Java process for many requests. Use it as a context."""
+    """One Java process that serves many requests. Use it as a context manager."""
 
     def __init__(self, bootstrap: str, log: Path) -> None:
         class_path = compiled("faults", [PROGRAM], jars=kafka_jars())
@@ -37,9 +37,9 @@ class Reader(Closing):
     def read(
         self, topic: str, begin: Sequence[int] = (), *, keep: Callable[[Copy], bool] = bool
     ) -> tuple[list[Copy], tuple[int, ...]]:
-        """The records from those offsets (of partition 0, 1 …; else 0) to the present end that are to be kept, and where that is.
+        """Reads a topic to its present end. Returns the records for which `keep` is true, and the end offsets by partition.
 
-        Raises ReaderFailed.
+        `begin` has the first offset to read of partition 0, 1 …; partitions without one are read from offset 0. Raises ReaderFailed.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None

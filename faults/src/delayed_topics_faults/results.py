@@ -1,4 +1,4 @@
-"""What was played: faults/results/ROW.json has a line for each guarantee, and docs/fault-results.md a table of all."""
+"""Results of campaigns: faults/results/ROW.json has a line for each guarantee, and docs/fault-results.md has a table of all."""
 
 import json
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ COLUMNS: Final = (
 Entry = Mapping[str, Any]
 
 
-def note(folder: Path, entry: Entry) -> None:
-    """Write it into the folder, in the place of the row's last one with this guarantee."""
+def save_entry(folder: Path, entry: Entry) -> None:
+    """Writes the entry into the folder, where it replaces the row's last one with this guarantee."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{entry['row']}.json"
     others = [one for one in _read(file) if one["guarantee"] != entry["guarantee"]]
@@ -41,7 +41,7 @@ def note(folder: Path, entry: Entry) -> None:
 
 
 def table(folder: Path = RESULTS) -> str:
-    """All that was played, as Markdown in the form that `mdformat` gives it."""
+    """Returns all results as a Markdown table, formatted as `mdformat` does it."""
     rows: list[list[str]] = []
     for name, row in ROWS.items():
         for entry in _read(folder / f"{row.name}.json"):
@@ -65,7 +65,7 @@ def table(folder: Path = RESULTS) -> str:
 
 
 def write_document(document: Path = DOCUMENT) -> None:
-    """Put the table into the document."""
+    """Writes the table into the document."""
     SECTION.write(document, table())
 
 

@@ -1,4 +1,4 @@
-"""A row of faults: what is done to the system, again and again."""
+"""A row of the fault table: one kind of fault, which trials inject repeatedly."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -19,24 +19,27 @@ from delayed_topics_faults.judge import Seen, Terms, Verdict, judge
 from delayed_topics_faults.testbed import Testbed
 
 UNACKNOWLEDGED_ALARM_SECONDS: Final = 35.0
-"""5 s from the first copy that isn't acknowledged. Before there is one, Kafka has to miss the broker (6 s); where that was the
-group's coordinator, its members find the next one within their session (10 s), join, and look at their topics (5 s)."""
+"""The alarm comes 5 s after the first copy that isn't acknowledged. Before that, Kafka has to notice that the broker is gone (6 s).
+If the broker was the group's coordinator, the members find the next one within their session (10 s), join, and check their topics (5 s)."""
 
 
 @dataclass(kw_only=True)
 class Trial:
-    """What was done in one trial. `terms`: fields of Terms that it changes. `notes`: broken promises that the row itself
-    saw, by letter: A (no alarm), or a figure out of bounds. `counts`: what else the results say how many there were of. `told`: what
-    the row's own judge has to know."""
+    """What was done in one trial.
+
+    `terms`: the fields of Terms that the trial sets. `violations`: the broken promises that the row itself found, with their letters,
+    such as A for a missing alarm, or the letter of a figure out of bounds. `counts`: further counts for the results, by name.
+    `context`: what the row's own judge has to know.
+    """
 
     injected: str
     terms: dict[str, Any] = field(default_factory=dict)
-    notes: list[tuple[str, str]] = field(default_factory=list)
+    violations: list[tuple[str, str]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    told: Any = None
+    context: Any = None
 
-    def alarmed(self, worker: WorkerProcess, reason: Reason, *, timeout_seconds: float) -> None:
-        """Promise A: the worker says so in time."""
+    def expect_alarm(self, worker: WorkerProcess, reason: Reason, *, timeout_seconds: float) -> None:
+        """Waits for the worker to raise the alarm (promise A); otherwise adds a violation."""
         try:
             wait_until(
                 lambda: reason in worker.alarm_reasons(),
@@ -44,46 +47,46 @@ class Trial:
                 timeout_seconds=timeout_seconds,
             )
         except NotInTimeError as e:
-            self.notes.append(("A", str(e)))
+            self.violations.append(("A", str(e)))
 
     def expect(self, met: bool, letter: str, otherwise: str) -> None:
         if not met:
-            self.notes.append((letter, otherwise))
+            self.violations.append((letter, otherwise))
 
 
 class Row(ABC):
-    """Trials share what `open` makes: a broker, a delayed topic, workers."""
+    """A kind of fault. Its trials share what `testbed` and `open` create: a broker, a delayed topic, workers."""
 
     name: ClassVar[str]
     fault: ClassVar[str]
     guarantees: ClassVar[tuple[Guarantee, ...]] = get_args(Guarantee)
-    """Of the workers that it can be played with; the first, if nobody says which."""
+    """The guarantees of the workers with which the row can be played; the first is the default."""
     settle_seconds: float = 180
     bootstrap: str | None = None
-    """Of a broker that others use too. A row that breaks or needs more than a plain one has brokers of its own anyway."""
+    """The address of a broker that other tests use too. A row that breaks its broker, or needs a special one, starts its own anyway."""
 
     @contextmanager
     def testbed(self, directory: Path) -> Iterator[Testbed]:
-        """One broker unless a row needs more."""
+        """A testbed on one broker; rows that need more brokers override this."""
         with ExitStack() as stack:
             bootstrap = self.bootstrap or stack.enter_context(Broker()).bootstrap
             yield stack.enter_context(Testbed(directory, bootstrap))
 
     @abstractmethod
     def open(self, testbed: Testbed) -> None:
-        """Before the first trial."""
+        """Prepares the testbed before the first trial."""
 
     @abstractmethod
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
-        """Returns when the fault is over; the rest is waited for."""
+        """Plays one trial. Returns when the fault is over; `finish` waits until the records are out."""
 
     def finish(self, testbed: Testbed, trial: Trial) -> tuple[Seen, list[str]]:
-        """Waits until everything is out and committed; what there is then, and what never got there."""
+        """Waits until all records are out and committed. Returns the records, and a sentence for each partition that did not finish."""
         unfinished = [] if testbed.settled(self.settle_seconds) else testbed.unsettled()
         return self.read(testbed), [f"not finished after {self.settle_seconds:g} s: {text}" for text in unfinished]
 
     def read(self, testbed: Testbed) -> Seen:
-        """What is judged of a trial."""
+        """Returns the records that are judged."""
         return testbed.read()
 
     def judge(self, seen: Seen, terms: Terms, trial: Trial) -> Verdict:

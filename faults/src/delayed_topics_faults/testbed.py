@@ -1,4 +1,4 @@
-"""What a trial is played on: brokers, one delayed topic, its workers, and the independent reader."""
+"""The testbed of a row: brokers, one delayed topic, its workers, and the independent reader."""
 
 import subprocess
 import sys
@@ -35,18 +35,18 @@ SETTLE_SECONDS: Final = 60.0
 DUE_TIMES: Final = 0.1
 AHEAD_MS: Final = 4000
 LATE_MS: Final = 5000
-"""Promise T: so late may a record be once the fault is over."""
+"""Promise T: how late a record may be once the fault is over."""
 
 
 def now_ms() -> int:
-    """Brokers run on this machine's clock."""
+    """Returns the brokers' time, since they use this machine's clock."""
     return int(time.time() * 1000)
 
 
 class Load(Closing):
-    """Records over all delays and partitions, produced by a thread of its own until all are out. Use it as a context.
+    """A thread that produces records with all delays to all front partitions. Use it as a context manager; the exit waits for the thread.
 
-    `due_times`: the share of them that have a due time of their own, if the topic has a ladder; `ahead_ms`: how far ahead at most.
+    `due_times`: the share of records with a due time of their own, if the topic has a ladder. `ahead_ms`: how far ahead a due time may be.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Load(Closing):
         self._thread.start()
 
     def close(self) -> None:
-        """Waits for the rest."""
+        """Waits until all records are produced and acknowledged."""
         self._thread.join()
         self._orders.flush()
 
@@ -107,7 +107,7 @@ class Load(Closing):
 
 
 def member_name(number: int) -> str:
-    """As pods of a StatefulSet are called; the client id too."""
+    """Returns the name of a worker, which is like that of a pod of a StatefulSet and also its client id."""
     return f"orders-{number}"
 
 
@@ -116,18 +116,18 @@ def expect_ready(delay_seconds: int) -> Header:
 
 
 class Testbed(Closing):
-    """One delayed topic serves all trials of a row, unless the row declares another."""
+    """One delayed topic serves all trials of a row, unless the row declares another one."""
 
     def __init__(self, directory: Path, bootstrap: str, *, replication_factor: int = 1) -> None:
         self.directory = directory
-        quiet = Connection(bootstrap_servers=bootstrap, further={"log_level": "2"})  # brokers go and come on purpose
+        quiet = Connection(bootstrap_servers=bootstrap, further={"log_level": "2"})  # rows stop brokers on purpose
         self.harness = WorkerHarness(quiet, directory, replication_factor=replication_factor)
         self.reader = Reader(bootstrap, directory / "reader.log")
-        self.aside: set[TopicPartitionKey] = set()
-        """Source partitions that are not waited for."""
+        self.not_awaited: set[TopicPartitionKey] = set()
+        """Source partitions for which `settled` doesn't wait."""
         self.guarantee: Guarantee = "AtLeastOnce"
         self._admin = AdminClient(self.harness.connection.client_config())
-        self._begin: dict[str, tuple[int, ...]] = {}
+        self._next_offsets: dict[str, tuple[int, ...]] = {}
         self._programs: list[subprocess.Popen[bytes]] = []
         self.orders: DeclaredTopic
 
@@ -143,24 +143,24 @@ class Testbed(Closing):
         return self.orders
 
     def start(self, number: int = 0, *beside: DeclaredTopic, **further: Any) -> WorkerProcess:
-        """Worker `number` of the delayed topic, and of those beside it; a static member, as in a StatefulSet."""
+        """Starts worker `number` of the delayed topic and of those `beside` it, as a static member, like a pod of a StatefulSet."""
         return self.harness.start(self.orders, *beside, member=member_name(number), guarantee=self.guarantee, **further)
 
     def run(self, module: str, *arguments: str) -> "subprocess.Popen[bytes]":
-        """A Python program beside the workers, until the testbed closes."""
+        """Runs a Python module beside the workers until the testbed closes."""
         with (self.directory / f"{module}.log").open("ab") as log:
             program = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=log, stderr=log)
         self._programs.append(program)
         return program
 
     def expected(self, level: int) -> Header:
-        """For a record of this delay level."""
+        """Returns the header that says what has to become of a record of this delay level."""
         return expect_ready(self.orders.record.layout.delay_for_level(level))
 
     def load(self, rng: Random, *, records: int, per_second: int, **further: Any) -> Load:
         return Load(self.orders, rng, records=records, per_second=per_second, **further)
 
-    def in_sync(self) -> None:
+    def wait_in_sync(self) -> None:
         """Waits until each partition of the cluster has a leader and all of its replicas in sync."""
 
         def complete() -> bool:
@@ -173,7 +173,7 @@ class Testbed(Closing):
         wait_until(complete, what="all replicas are in sync", timeout_seconds=90)
 
     def elect(self) -> None:
-        """Leaders go back to the brokers that they were made on. By Kafka's own tool: the client library (2.16) crashes."""
+        """Moves leaders back to their preferred brokers. Uses Kafka's own tool, because the client library (2.16) crashes."""
         java_tool(
             "org.apache.kafka.tools.LeaderElectionCommand",
             *("--bootstrap-server", self.harness.connection.bootstrap_servers),
@@ -181,16 +181,16 @@ class Testbed(Closing):
         )
 
     def limit_copies(self, bytes_per_second: int | None) -> None:
-        """Kafka's quota for what worker 0 produces; None takes it away."""
+        """Sets Kafka's producer quota for worker 0; None removes it."""
         limit_producer(self.harness.connection.bootstrap_servers, member_name(0), bytes_per_second)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """What retention does."""
+        """Deletes records as retention does."""
         for deleted in self._admin.delete_records([TopicPartition(topic, partition, before)]).values():
             deleted.result(20)
 
     def empty_group(self) -> None:
-        """Waits until the group has no members, as it is once the session of a static one is over."""
+        """Waits until the group has no members. A static member stays until its session is over."""
         group = self.orders.record.group
 
         def empty() -> bool:
@@ -200,7 +200,7 @@ class Testbed(Closing):
         wait_until(empty, what=f"group {group} has no members", timeout_seconds=30)
 
     def partitions_of(self, number: int) -> frozenset[str] | None:
-        """Source partitions that the group gives to worker `number`, as origins begin; None while it gives nobody any."""
+        """Returns the source partitions assigned to worker `number`, written as origins begin (`f:0`); None if it has none."""
         letters = {self.orders.names.front: "f", self.orders.names.delays: "d"}
         owners = owners_now(self.orders)
         return (
@@ -208,7 +208,7 @@ class Testbed(Closing):
         )
 
     def settled(self, timeout_seconds: float = SETTLE_SECONDS) -> bool:
-        """Waits until everything that went in is committed; False if that doesn't come true."""
+        """Waits until all source partitions are committed to their end. Returns False at the timeout."""
         try:
             wait_until(
                 lambda: not self.unsettled(),
@@ -221,7 +221,7 @@ class Testbed(Closing):
         return True
 
     def unsettled(self) -> list[str]:
-        """Source partitions whose committed offset is not their end; commits are read first, so none is missed."""
+        """Describes the source partitions that are not committed to their end. Reads commits before ends, so that none is missed."""
         topics, names = self.orders.topics, self.orders.names
         sources = [(topic, p) for topic in (names.front, names.delays) for p in range(len(topics.start_offsets[topic]))]
         try:
@@ -230,7 +230,7 @@ class Testbed(Closing):
             return [str(e)]
         ends = self.harness.admin.list_offsets(sources, "latest")
         waiting: dict[TopicPartitionKey, str] = {}
-        for source in set(sources) - self.aside:
+        for source in set(sources) - self.not_awaited:
             at, end = committed.get(source), ends[source]
             if at is None or isinstance(end, KafkaCallError) or at.offset < end:
                 waiting[source] = f"{source[0]} [{source[1]}]: {at.offset if at else None} of {end}"
@@ -241,7 +241,7 @@ class Testbed(Closing):
     def _unsettled_transactions(
         self, committed: Mapping[TopicPartitionKey, OffsetAndMetadata], waiting: Mapping[TopicPartitionKey, str]
     ) -> list[str]:
-        """Of `waiting` what has more than marks of transactions left, and partitions whose readers a transaction holds back."""
+        """Describes the partitions of `waiting` with more than transaction markers left, and partitions with an open transaction."""
         _, *outcomes = self.orders.names.topics
         found = self.harness.admin.describe_topics(outcomes)
         counts = {topic: info.partitions for topic, info in found.items() if isinstance(info, TopicInfo)}
@@ -262,12 +262,12 @@ class Testbed(Closing):
         return held_back + behind
 
     def read(self) -> Seen:
-        """What has come since the last time, by the independent reader."""
+        """Reads the records that were added since the last call, with the independent reader."""
         return Seen(*(self._read(topic) for topic in self.orders.names.topics))
 
     def read_repeats(self) -> Seen:
-        """As `read`, of a topic into whose delays topic only workers write, but only hops of what came out more than once: which way
-        all the others took is not judged."""
+        """As `read`, but without the hops of records that came out once, whose path is then not judged. Only for a delays topic to which
+        no one but the workers writes."""
         front, delays, ready, dead = self.orders.names.topics
         out = self._read(ready), self._read(dead)
         times = Counter(copy.own.get("dt-root") for copies in out for copy in copies)
@@ -275,29 +275,29 @@ class Testbed(Closing):
         return Seen(self._read(front), hops, *out)
 
     def skip(self, topic: str) -> None:
-        """What is there now is not judged."""
+        """Excludes the records that the topic has now from the judgement."""
         self._read(topic)
 
     def released(self) -> int:
-        """How many copies came to the ready topic since the last `read`."""
+        """Returns the number of copies added to the ready topic since the last `read`."""
         ready = self.orders.names.ready
         places = [(ready, p) for p in range(self.orders.record.ready_partitions)]
         found = self.harness.admin.list_offsets(places, "latest")
         ends = [end for end in found.values() if not isinstance(end, KafkaCallError)]
         assert len(ends) == len(places), found
-        return sum(ends) - sum(self._begin.get(ready, ()))
+        return sum(ends) - sum(self._next_offsets.get(ready, ()))
 
     def peek(self, topic: str) -> list[Copy]:
-        """What has come to a topic since the last time; `read` will give it again."""
-        copies, _ = self.reader.read(topic, self._begin.get(topic, ()))
+        """Reads the records added to a topic since the last `read`, which will return them again."""
+        copies, _ = self.reader.read(topic, self._next_offsets.get(topic, ()))
         return copies
 
     def forget(self, topic: str) -> None:
-        """It was made again: its offsets begin anew."""
-        self._begin.pop(topic, None)
+        """Starts again at offset 0, because the topic was created again."""
+        self._next_offsets.pop(topic, None)
 
     def _read(self, topic: str, **further: Any) -> list[Copy]:
-        copies, self._begin[topic] = self.reader.read(topic, self._begin.get(topic, ()), **further)
+        copies, self._next_offsets[topic] = self.reader.read(topic, self._next_offsets.get(topic, ()), **further)
         return copies
 
     def terms(self, **further: Any) -> Terms:

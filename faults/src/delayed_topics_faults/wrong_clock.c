@@ -1,6 +1,6 @@
-/* A wall clock that is wrong by what the file of WRONG_CLOCK says (8 bytes, seconds), for a process that preloads this.
-   Timed waits are given to the kernel in its own time, so only what the clock says is wrong, not how long a wait lasts:
-   libfaketime 0.9.10 misses cnd_timedwait, by which librdkafka waits, and makes it longer by the shift. What counts since boot is left alone. */
+/* Shifts the wall clock of the process that preloads this library by the seconds in the file that WRONG_CLOCK names (8 bytes).
+   Timed waits are passed to the kernel in its own time, so that they last as long as with the right clock: libfaketime 0.9.10
+   misses cnd_timedwait, with which librdkafka waits, and lengthens the wait by the shift. Clocks that count from boot stay right. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REALTIME_SINCE 1000000000 /* an absolute time beyond this is no time since boot */
+#define REALTIME_SINCE 1000000000 /* an absolute time beyond this is wall-clock time, not time since boot */
 
 static volatile int64_t *shift;
 static int (*wait_until)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);

@@ -1,4 +1,4 @@
-"""A process whose wall clock is wrong, as when somebody has set it; what counts the time since boot goes on."""
+"""Gives a process a wrong wall clock, as if somebody had set it. Its monotonic clocks stay right."""
 
 import mmap
 import struct
@@ -12,7 +12,7 @@ SOURCE: Final = Path(__file__).parent / "wrong_clock.c"
 
 
 class WrongClock:
-    """`shift` may be called while the process runs, and is seen at once."""
+    """The clock of one process or more. `shift` may be called while they run, and takes effect at once."""
 
     def __init__(self, file: Path, seconds: int = 0) -> None:
         file.write_bytes(struct.pack("q", seconds))
@@ -25,6 +25,6 @@ class WrongClock:
         return {"LD_PRELOAD": str(self._library), "WRONG_CLOCK": str(self._file)}
 
     def shift(self, seconds: int) -> None:
-        """From now on the clock is ahead of the machine's by this."""
+        """Sets the clock ahead of the machine's by this much."""
         with self._file.open("r+b") as file, mmap.mmap(file.fileno(), 8) as page:
             page[:8] = struct.pack("q", seconds)

@@ -1,6 +1,6 @@
-"""The rows of faults, each a class that says what is done to the system and what still has to be true.
+"""The rows of faults: each is a class that says what is done to the system, and what still has to be true.
 
-Starting the system, counting and judging are the same for all rows, and belong to the package above.
+The package above starts the system, counts and judges, which is the same for all rows.
 """
 
 from delayed_topics_faults.row import Row

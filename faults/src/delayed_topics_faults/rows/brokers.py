@@ -1,4 +1,4 @@
-"""B1 and B8: brokers that die, restart, hand over, or are away for long."""
+"""B1 and B8: brokers that die, restart, lose leaderships, or are away for a long time."""
 
 import time
 from collections.abc import Iterator
@@ -37,25 +37,25 @@ class BrokerDies(OnThreeBrokers):
                     broker.restart()
                 case _:
                     testbed.elect()
-            testbed.in_sync()
+            testbed.wait_in_sync()
         healed_ms = now_ms()
         return Trial(
             injected=f"{how} of broker {broker.node_id}",
             terms={"healed_at_ms": healed_ms, "late_ms": LATE_MS},
-            told=(lost_before, Crash(at_ms=healed_ms + LATE_MS, since_ms=began_ms)),
+            context=(lost_before, Crash(at_ms=healed_ms + LATE_MS, since_ms=began_ms)),
         )
 
     def finish(self, testbed: Testbed, trial: Trial) -> tuple[Seen, list[str]]:
         finished = super().finish(testbed, trial)
-        lost_before, shut_out = trial.told
+        lost_before, shut_out = trial.context
         if self._lost() > lost_before:
-            # as in B8: its group may be without a coordinator for longer than its session
+            # as in B8: the group may be without a coordinator for longer than a session
             trial.injected += ", no coordinator for a session"
             trial.terms["crashes"] = (shut_out,)
         return finished
 
     def _lost(self) -> float:
-        """How often the worker has given its partitions up without being asked to."""
+        """Returns how many times the worker has lost its partitions without being asked to give them up."""
         return self._worker.metric("delayedtopics_rebalances_total", change="lost")
 
 
@@ -87,7 +87,7 @@ class Away(Row):
             trial.expect(code == 200, "R", f"/livez said {code} {text.strip()} while Kafka was away")
             time.sleep(1)
         self._broker.start()
-        # away for longer than its session, the worker gives its partitions up: what isn't committed is as after a crash
+        # after a session without Kafka, the worker gives its partitions up; what isn't committed is repeated, as after a crash
         healed_ms = now_ms()
         shut_out = Crash(at_ms=healed_ms + LATE_MS, since_ms=killed_ms)
         trial.terms = {"crashes": (shut_out,), "healed_at_ms": healed_ms, "late_ms": LATE_MS}

@@ -1,4 +1,4 @@
-"""W8, W9: records are cancelled, or given another due time, while their worker dies."""
+"""W8 and W9: records are cancelled or rescheduled while their worker dies."""
 
 import time
 from abc import abstractmethod
@@ -19,14 +19,14 @@ DELAYS_SECONDS: Final = (0, 1, 8)
 SECONDS: Final = 4.0
 REQUESTS: Final = 2_000
 RACE_SECONDS: Final = 0.1
-"""At most so long before or after its due time something is asked of a record that may have either end."""
+"""How long before or after its due time a record is at most cancelled or rescheduled, if it may have either end."""
 
 Races = deque[tuple[float, bytes, bytes]]
-"""When, of which record, what is to be asked."""
+"""Requests to send later: the time, the id of the record, and the value of the request."""
 
 
 class Controlled(Row):
-    """Something is asked of records, and their worker is killed once a trial."""
+    """Sends requests about records to the control topic, and kills the worker once in each trial."""
 
     ladder_seconds: tuple[int, ...] = ()
 
@@ -39,7 +39,7 @@ class Controlled(Row):
 
     @abstractmethod
     def produce(self, testbed: Testbed, rng: Random, record_id: bytes, races: Races) -> None:
-        """A record, and what is asked of it now, or later on."""
+        """Produces a record, sends a request about it now or appends one to `races`."""
 
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
         trial, killed_at = next(self._trials), rng.randrange(REQUESTS)
@@ -49,25 +49,25 @@ class Controlled(Row):
             for n in range(REQUESTS):
                 self.produce(testbed, rng, b"c-%d-%d" % (trial, n), races)
                 until = began + (n + 1) * SECONDS / REQUESTS
-                self._ask_due(testbed, races, until)
+                self._request_due(testbed, races, until)
                 if n == killed_at:
                     self._worker.kill()
                     killed_ms = now_ms()
                     self._worker = testbed.start(ready=False)
-            self._ask_due(testbed, races, races[-1][0] if races else began)
+            self._request_due(testbed, races, races[-1][0] if races else began)
         self._worker.ready()
         terms = {"crashes": (Crash(at_ms=killed_ms),), "healed_at_ms": now_ms()}
         return Trial(injected=f"SIGKILL at request {killed_at} of {REQUESTS}", terms=terms)
 
-    def _ask_due(self, testbed: Testbed, races: Races, until: float) -> None:
-        """What is to be asked until then."""
+    def _request_due(self, testbed: Testbed, races: Races, until: float) -> None:
+        """Sends the requests whose time comes until then."""
         while races and races[0][0] <= until:
             at, record_id, value = races.popleft()
             time.sleep(max(0.0, at - time.monotonic()))
-            self.ask(testbed, record_id, value)
+            self.request(testbed, record_id, value)
         time.sleep(max(0.0, until - time.monotonic()))
 
-    def ask(self, testbed: Testbed, record_id: bytes, value: bytes) -> None:
+    def request(self, testbed: Testbed, record_id: bytes, value: bytes) -> None:
         testbed.orders.produce(value, key=record_id, topic=testbed.orders.names.control)
 
     def send(self, testbed: Testbed, rng: Random, record_id: bytes, level: int, expected: bytes) -> None:
@@ -87,10 +87,10 @@ class Cancelled(Controlled):
             self.send(testbed, rng, record_id, 2, b"race:%d" % (DELAYS_SECONDS[1] * 1000))
             return
         if way == "before":
-            self.ask(testbed, record_id, b"cancel")
+            self.request(testbed, record_id, b"cancel")
         self.send(testbed, rng, record_id, 3, b"dead:Cancelled")
         if way == "in time":
-            self.ask(testbed, record_id, b"cancel")
+            self.request(testbed, record_id, b"cancel")
 
 
 class Rescheduled(Controlled):
@@ -105,10 +105,10 @@ class Rescheduled(Controlled):
             case "later":
                 at_ms = now_ms() + listed_ms[2] + 100 + ahead_ms
                 self.send(testbed, rng, record_id, 3, b"at:%d" % at_ms)
-                self.ask(testbed, record_id, b"deliver-at %d" % at_ms)
+                self.request(testbed, record_id, b"deliver-at %d" % at_ms)
             case "sooner":
                 at_ms = now_ms() + 2_000 + ahead_ms
-                self.ask(testbed, record_id, b"deliver-at %d" % at_ms)
+                self.request(testbed, record_id, b"deliver-at %d" % at_ms)
                 self.send(testbed, rng, record_id, 3, b"moved:%d:%d" % (listed_ms[2], at_ms))
             case _:
                 at_ms = now_ms() + listed_ms[1] + 1_000 + ahead_ms

@@ -1,4 +1,4 @@
-"""T1, T2 and B6: clocks that jump or disagree, and too much at once."""
+"""T1, T2 and B6: clocks that jump or disagree, and too many records at once."""
 
 import signal
 import time
@@ -57,7 +57,7 @@ class Burst(Row):
         testbed.start()
 
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
-        """Paused, they hop and wait until all of them are due."""
+        """Pauses the topic, so that the records hop, and wait until all of them are due."""
         testbed.orders.change(paused=True)
         with testbed.load(rng, records=self.records, per_second=60_000, levels=[2]):
             pass
@@ -76,7 +76,7 @@ class Overload(Row):
     overload_seconds = 600
     per_second = 2000
     quota_bytes = 25
-    """For each record that arrives. Most are copied twice on their way out."""
+    """The quota for each record that arrives. Most records are copied twice on their way out."""
     times = 4
     settle_seconds = 300
 
@@ -85,7 +85,7 @@ class Overload(Row):
         testbed.start()
 
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
-        """Kafka's quota makes it slow, so that several times as much is what one can still read and judge."""
+        """Slows the worker down with Kafka's quota, so that several times its throughput is still few enough records to read and judge."""
         records = self.overload_seconds * self.per_second
         testbed.limit_copies(self.per_second * self.quota_bytes)
         with testbed.load(rng, records=records, per_second=self.per_second):
@@ -135,7 +135,7 @@ class Disagreeing(Row):
             else:
                 moved = rng.choice(self._brokers.members)
                 moved.restart()
-                testbed.in_sync()
+                testbed.wait_in_sync()
                 testbed.elect()
                 injected = f"broker {moved.node_id} restarted, and leaders moved back to it"
         return Trial(injected=injected, terms={**terms, "healed_at_ms": now_ms()})

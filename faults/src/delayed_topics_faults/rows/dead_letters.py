@@ -45,9 +45,9 @@ class NoDeadLetterTopic(Row):
                 b"bad", headers=[("dt-attempt", b"x"), (EXPECT, b"dead:HeaderUnreadable")], partition=bad
             )
             testbed.orders.flush()
-            trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=ALARM_SECONDS)
+            trial.expect_alarm(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=ALARM_SECONDS)
             until = time.monotonic() + rng.uniform(1, 4)
-            while time.monotonic() < until and not trial.notes:
+            while time.monotonic() < until and not trial.violations:
                 stays = Reason.TARGET_UNAVAILABLE in self._worker.alarm_reasons()
                 trial.expect(stays, "A", "the alarm went away although nothing was mended")
                 time.sleep(0.1)
@@ -104,7 +104,7 @@ class Large(Row):
         return Trial(injected=", ".join(sizes), terms={"healed_at_ms": now_ms()})
 
     def _produce(self, testbed: Testbed, rng: Random, codec: str, value: bytes) -> bool:
-        """False: no broker takes it, which is its producer's affair."""
+        """Returns False if the broker refuses the record, which only concerns its producer."""
         orders, producer = testbed.orders, self._producers[codec]
         level = rng.randint(1, 2)
         refused: list[object] = []
@@ -124,14 +124,14 @@ class Large(Row):
 
 
 def _large(rng: Random) -> bytes:
-    """Near a limit: that of the front topic, as it is or compressed, or that of its copies; or far above all of them."""
+    """Returns a value near the size limit of the front topic (uncompressed or compressed) or of copies, or far above all limits."""
     near = FRONT_MAX_MESSAGE_BYTES - rng.randint(0, 600)
     match rng.randrange(5):
         case 0:
             return rng.randbytes(near)
         case 1:
             return bytes(rng.randint(4, 20) * near)
-        case 2:  # zstd finds what repeats at this distance, lz4 doesn't: the copy is larger than the original
+        case 2:  # zstd finds repetitions at this distance and lz4 doesn't, so that the copy is larger than the original
             return rng.randbytes(900_000) * rng.randint(2, 12)
         case 3:
             return rng.randbytes(near // 2).hex().encode() * rng.randint(1, 2)

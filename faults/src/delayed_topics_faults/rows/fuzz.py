@@ -1,4 +1,4 @@
-"""T3: headers that nobody should write, each with what must become of its record."""
+"""T3: headers that no one should write, each with what has to become of the record."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -72,7 +72,7 @@ def _twice(rng: Random) -> Fuzzed:
 
 
 def _unsupported(rng: Random) -> Fuzzed:
-    """Ten years from now, long ago, at the end of time."""
+    """Due times long ago, in ten years and at the end of time, and a target that is not allowed."""
     if rng.random() < 0.3:
         return Fuzzed([("dt-target", b"elsewhere")], b"dead:TargetNotAllowed")
     at_ms = rng.choice((0, 1, now_ms() + 10 * 365 * 86_400_000, 2**63 - 1))
@@ -80,7 +80,7 @@ def _unsupported(rng: Random) -> Fuzzed:
 
 
 def _forged(rng: Random) -> Fuzzed:
-    """What only workers write is dropped, except that an attempt that was released can only rise."""
+    """Workers drop the headers that only workers write, except that `dt-released` raises the attempt."""
     junk = rng.choice((b"", b"f:0:0:x", b"-1", b"\xff", b"9" * 50, None))
     names = rng.sample(("dt-root", "dt-origin", "dt-due-at", "dt-hops", "dt-reason"), rng.randint(1, 5))
     headers: list[Header] = [(name, junk) for name in names]
@@ -126,7 +126,7 @@ class Fuzz(Row):
     def open(self, testbed: Testbed) -> None:
         testbed.declare(DELAYS, retry_cap=CAP)
         self._worker = testbed.start()
-        # a 10 MiB header gets past the front topic's limit only when it is compressed
+        # compression gets a 10 MiB header past the front topic's limit
         self._producer = Producer(
             {
                 **testbed.harness.connection.client_config(),

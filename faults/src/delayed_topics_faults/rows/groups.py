@@ -1,4 +1,4 @@
-"""G: workers share the partitions anew, by each protocol and assignor."""
+"""G1 and G2: rebalances with each protocol and assignor."""
 
 import time
 from collections.abc import Mapping, Sequence, Set
@@ -24,7 +24,7 @@ from delayed_topics_faults.row import Row, Trial
 from delayed_topics_faults.testbed import Testbed, now_ms
 
 Setup = Mapping[str, Any]
-"""Of a worker: protocol and assignor."""
+"""The protocol and the assignor of a worker."""
 
 RANGE: Final[Setup] = {"protocol": "classic", "assignor": "Range"}
 ROUND_ROBIN: Final[Setup] = {"protocol": "classic", "assignor": "RoundRobin"}
@@ -34,7 +34,7 @@ CONSUMER_RANGE: Final[Setup] = {"protocol": "consumer", "assignor": "Range"}
 MOST_WORKERS: Final = 4
 MOST_FRONT_PARTITIONS: Final = 6
 RECORDS, PER_SECOND = 10_000, 1_000
-TOLD_SECONDS: Final = 60.0
+SERVED_SECONDS: Final = 60.0
 
 
 class Rebalanced(Row):
@@ -49,7 +49,7 @@ class Rebalanced(Row):
         self._workers: dict[int, WorkerProcess] = {}
 
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
-        """With a group of its own: members of one that was there count for 10 s, or 45 s, though they have ended."""
+        """Uses a new group, because the members of an old one count for 10 s or 45 s after their end."""
         setup = self.setups[next(self._turns) % len(self.setups)]
         for worker in self._workers.values():
             worker.terminate()
@@ -75,8 +75,10 @@ class Rebalanced(Row):
         return self._processes[-1]
 
     def _change(self, testbed: Testbed, rng: Random, setup: Setup, since_ms: int, crashes: list[Crash]) -> str:
-        """Starts, ends or kills a worker, or lets the topics grow; one worker always stays. As +n, -n, xn or g. `since_ms`: of the
-        change before, since when the group may be between two generations, in which Kafka takes no commits."""
+        """Starts, ends or kills a worker, or grows the front topic. Returns +n, -n, xn or g. One worker always stays.
+
+        `since_ms`: the time of the change before. Since then, the group may be between two generations, and Kafka accepts no commits.
+        """
         partitions = testbed.orders.record.front_partitions
         if partitions < MOST_FRONT_PARTITIONS and rng.random() < 0.2:
             testbed.orders.grow_front(partitions + 1)
@@ -96,19 +98,18 @@ class Rebalanced(Row):
         return f"x{number}"
 
     def _count(self, testbed: Testbed, trial: Trial, protocol: str) -> None:
-        """When all is served: what the workers told is what Kafka noted."""
+        """Waits until all partitions are served, and checks that workers reported the rebalances that Kafka's log has."""
 
         def served() -> bool:
             return all(one.ended_at_ms for one in told(testbed.orders)) and testbed.settled()
 
         try:
-            wait_until(served, what="all that moved is served", timeout_seconds=TOLD_SECONDS)
+            wait_until(served, what="all moved partitions are served", timeout_seconds=SERVED_SECONDS)
         except NotInTimeError as e:
             trial.expect(False, "R", str(e))
         noted = noted_by_kafka(testbed.orders, protocol)
-        rebalances = told(
-            testbed.orders
-        )  # only now: a generation of which Kafka has noted the next one is told as a whole
+        # read after Kafka's log, since the report of a generation is complete once Kafka has the next one
+        rebalances = told(testbed.orders)
         trial.counts[f"{protocol} rebalances"] = len(rebalances)
         trial.injected += f": {len(rebalances)} rebalances"
         self._compare(testbed, trial, noted, rebalances, must_have_heard(noted, self._processes, protocol))
@@ -150,7 +151,7 @@ class Switched(Row):
         trial = Trial(injected=f"from {' '.join(before.values())} to {' '.join(setup.values())}")
         if before["protocol"] != setup["protocol"]:
             trial.counts[f"switches to {setup['protocol']}"] = 1
-        # Kafka makes the group a classic one when the last member of the newer protocol leaves, and shuts out those that it has
+        # Kafka converts the group to a classic one when the last member of the newer protocol leaves, and removes its other members
         converts = (before["protocol"], setup["protocol"]) == ("consumer", "classic")
         shut_out = Crash(at_ms=now_ms(), since_ms=ending_ms)
         trial.terms = {"healed_at_ms": now_ms(), "crashes": (shut_out,) if converts else ()}

@@ -1,4 +1,4 @@
-"""W4: a worker with as much memory as a small pod, and one that gets too little."""
+"""W4: a worker with the memory of a small pod, which then gets too little."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ HOUR_SECONDS: Final = 3600
 
 
 class Cgroup:
-    """A memory limit without a pod, in either version of cgroups."""
+    """A cgroup of version 1 or 2, which limits memory without a pod."""
 
     def __init__(self, name: str) -> None:
         self._v1 = Path("/sys/fs/cgroup/memory").is_dir()
@@ -31,7 +31,7 @@ class Cgroup:
 
     @property
     def launch(self) -> Launch:
-        """Starts a worker in it."""
+        """Starts a worker in the cgroup."""
         enter = f'echo $$ > {self._directory}/cgroup.procs && exec "$@"'
         return Launch(prefix=("sh", "-c", enter, "sh"))
 
@@ -86,7 +86,7 @@ class OutOfMemory(Row):
             )
         producer.flush(60)
         self._lane = orders.names.delays, lane
-        testbed.aside.add(self._lane)
+        testbed.not_awaited.add(self._lane)
         testbed.skip(orders.names.delays)
         self._cgroup.limit(self.limit_bytes)
         self._worker = testbed.start(launch=self._cgroup.launch)

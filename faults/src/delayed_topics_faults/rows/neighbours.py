@@ -1,4 +1,4 @@
-"""B9 and W5: what one partition or one topic suffers from is nothing to the others."""
+"""B9 and W5: a fault of one partition or one topic does not affect the others."""
 
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ from delayed_topics_faults.row import UNACKNOWLEDGED_ALARM_SECONDS, OnThreeBroke
 from delayed_topics_faults.testbed import Load, Testbed, now_ms
 
 MORE_P99_MS: Final = 20
-"""Than without the fault."""
+"""How much higher than without the fault the p99 may be."""
 NEIGHBOURS: Final = 8
 PER_SECOND: Final = 100
 RECORDS: Final = 1000
@@ -32,16 +32,16 @@ class OneDeafTarget(OnThreeBrokers):
     name = "B9"
     fault = "the ready topic of one delayed topic of ten acknowledges nothing, since it lacks in-sync replicas"
     guarantees = ("AtLeastOnce",)
-    """With ExactlyOnce each topic has workers of its own."""
+    """With ExactlyOnce, each topic has workers of its own."""
 
     def open(self, testbed: Testbed) -> None:
-        """One worker for all of them. `orders` is judged record by record, its neighbours by number and lateness."""
+        """Starts one worker for all topics. `orders` is judged record by record, its neighbours by number and lateness."""
         orders = testbed.declare((0, 1))
         group = orders.record.group
         self._deaf, *self._neighbours = (testbed.harness.declare((0, 1), group=group) for _ in range(1 + NEIGHBOURS))
         self._worker = testbed.start(0, self._deaf, *self._neighbours)
-        self._begin: dict[str, tuple[int, ...]] = {}
-        self._played(testbed, Random(0), [])  # while Java compiles
+        self._next_offsets: dict[str, tuple[int, ...]] = {}
+        self._played(testbed, Random(0), [])  # warms up the JVM
         testbed.read()
 
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
@@ -53,7 +53,7 @@ class OneDeafTarget(OnThreeBrokers):
         trial = Trial(injected=f"{ready} below min.insync.replicas")
         self._deaf.produce(b"waits")
         self._deaf.flush()
-        trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=UNACKNOWLEDGED_ALARM_SECONDS)
+        trial.expect_alarm(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=UNACKNOWLEDGED_ALARM_SECONDS)
         late_ms = self._played(testbed, rng, [self._deaf])
         trial.expect(
             late_ms <= usual_ms + MORE_P99_MS,
@@ -62,14 +62,14 @@ class OneDeafTarget(OnThreeBrokers):
         )
         trial.injected += f"; p99 of the others {usual_ms} ms before and {late_ms} ms meanwhile"
         broker.start()
-        testbed.in_sync()
+        testbed.wait_in_sync()
         testbed.harness.admin.alter_topic_configs({ready: {"min.insync.replicas": "2"}})
         self._out(testbed, self._deaf, 1 + RECORDS)
         trial.terms = {"healed_at_ms": now_ms()}
         return trial
 
     def _played(self, testbed: Testbed, rng: Random, further: list[DeclaredTopic]) -> int:
-        """Load on all of them; the p99 of the neighbours, in ms."""
+        """Puts load on all topics, and returns the p99 of the lateness of the neighbours, in ms."""
         with ExitStack() as stack:
             stack.enter_context(testbed.load(rng, records=RECORDS, per_second=PER_SECOND))
             for topic in (*self._neighbours, *further):
@@ -83,13 +83,13 @@ class OneDeafTarget(OnThreeBrokers):
         return p99(late_ms)
 
     def _out(self, testbed: Testbed, topic: DeclaredTopic, records: int) -> list[Copy]:
-        """What was released since the last time, once it is as many. Read by the independent reader, which a dead broker
-        doesn't hold up."""
+        """Waits for this number of records, and returns what was released since the last call. Uses the independent reader, which a
+        dead broker doesn't hold up."""
         ready = topic.names.ready
         found: list[Copy] = []
 
         def all_out() -> bool:
-            copies, self._begin[ready] = testbed.reader.read(ready, self._begin.get(ready, ()))
+            copies, self._next_offsets[ready] = testbed.reader.read(ready, self._next_offsets.get(ready, ()))
             found.extend(copies)
             return len(found) == records
 
@@ -126,12 +126,12 @@ class OpenTransaction(Row):
         dead.abort_transaction(60)
         self._worker.ready()
         return Trial(
-            injected=f"front partition {held} held up", terms={"healed_at_ms": now_ms()}, told=(held, begun_ms)
+            injected=f"front partition {held} held up", terms={"healed_at_ms": now_ms()}, context=(held, begun_ms)
         )
 
     def judge(self, seen: Seen, terms: Terms, trial: Trial) -> Verdict:
         verdict = judge(seen, terms)
-        held, begun_ms = trial.told
+        held, begun_ms = trial.context
         due = {
             f"f:{copy.partition}:{copy.offset}:{terms.front_id}": copy.at_ms
             for copy in seen.front

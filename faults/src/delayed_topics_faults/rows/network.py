@@ -44,7 +44,7 @@ class BadNetwork(Row):
                 self._link.cut = True
                 time.sleep(self.cut_seconds)
                 self._link.cut = False
-            # it may have lost its partitions, and what it had sent since its last commit comes again
+            # the worker may have lost its partitions; what it sent after its last commit then comes out again
             healed_ms = now_ms()
             shut_out = Crash(at_ms=healed_ms + LATE_MS, since_ms=cut_ms)
             terms = {"crashes": (shut_out,), "healed_at_ms": healed_ms, "late_ms": LATE_MS}

@@ -1,4 +1,4 @@
-"""B4, B5 and B7: records, topics and offsets that are taken away under a worker. Nothing is ever guessed."""
+"""B4, B5 and B7: records, topics and offsets that disappear under a running worker. A worker never guesses an offset."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class RecordsRemoved(Row):
         testbed.delete_records(front, partition, cut)
         self._worker = testbed.start(ready=False)
         trial = Trial(injected=f"{cut - before} records of front partition {partition} removed")
-        trial.alarmed(self._worker, Reason.RECORDS_REMOVED, timeout_seconds=ALARM_SECONDS)
+        trial.expect_alarm(self._worker, Reason.RECORDS_REMOVED, timeout_seconds=ALARM_SECONDS)
         text = " ".join(alarm["message"] for alarm in self._worker.status().get("alarms", []))
         trial.expect(
             f"offset {before}" in text and f"offsets {cut} to" in text, "A", f"the alarm has no offsets: {text}"
@@ -53,7 +53,7 @@ class RecordsRemoved(Row):
         testbed.empty_group()
         testbed.harness.commit(orders.record.group, {(front, partition): OffsetAndMetadata(cut)})
         self._worker = testbed.start()
-        # the independent reader can't see what was removed, so there is nothing to take out of the account
+        # the independent reader can't see the removed records either, so the judge doesn't have to exclude them
         trial.terms = {"healed_at_ms": now_ms()}
         return trial
 
@@ -86,10 +86,12 @@ class TopicMadeAgain(Row):
         if dies:
             self._worker = testbed.start(ready=False)
         trial = Trial(injected=f"front topic made again{', the worker killed' if dies else ''}")
-        trial.alarmed(self._worker, Reason.TOPIC_RECREATED, timeout_seconds=ALARM_SECONDS)
+        trial.expect_alarm(self._worker, Reason.TOPIC_RECREATED, timeout_seconds=ALARM_SECONDS)
         time.sleep(QUIET_SECONDS)
-        tally = testbed.peek(orders.names.ready)
-        trial.expect(not tally, "A", f"{len(tally)} records of the new topic were released before anybody accepted it")
+        released = testbed.peek(orders.names.ready)
+        trial.expect(
+            not released, "A", f"{len(released)} records of the new topic were released before anybody accepted it"
+        )
         orders.topics = replace(
             orders.topics,
             ids={**orders.topics.ids, front: info.id},
@@ -143,7 +145,7 @@ class OffsetsGone(Row):
         with testbed.load(rng, records=RECORDS, per_second=RECORDS * 2):
             pass
         self._worker = testbed.start(ready=False)
-        trial.alarmed(self._worker, Reason.COMMIT_MISSING, timeout_seconds=ALARM_SECONDS)
+        trial.expect_alarm(self._worker, Reason.COMMIT_MISSING, timeout_seconds=ALARM_SECONDS)
         time.sleep(QUIET_SECONDS)
         released = testbed.peek(orders.names.ready)
         trial.expect(not released, "L", f"{len(released)} records were released from a guessed offset")

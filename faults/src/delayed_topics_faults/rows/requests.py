@@ -1,4 +1,4 @@
-"""B12: Kafka is slow at some kinds of requests."""
+"""B12: Kafka answers some kinds of requests slowly."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from delayed_topics_faults.testbed import LATE_MS, Testbed, member_name, now_ms
 
 PER_SECOND: Final = 300
 SECONDS: Final = (0.1, 0.3, 1, 2, 4, 8, 14)
-"""So long a request waits: also beyond the time that a transaction, a session or a call may take."""
+"""How long a request waits; some waits exceed the timeout of a transaction, a session or a call."""
 COMPRESSIONS: Final = ("none", "gzip", "lz4", "zstd")
 
 
@@ -47,7 +47,7 @@ class SlowRequests(Row):
         self._let_go()
         for worker in self._workers:
             worker.ready()
-        # whoever is late with a heartbeat is shut out, as if it had died; and something is held back all the time
+        # Kafka removes a member whose heartbeat is late, as if it had died, and some request is held back at any time
         healed_ms = now_ms()
         crash = Crash(at_ms=healed_ms + LATE_MS, since_ms=began_ms)
         terms = {"crashes": (crash,), "healed_at_ms": healed_ms, "late_ms": LATE_MS}

@@ -1,4 +1,4 @@
-"""D2: consumers that fail, and die in between."""
+"""D2: a consumer that fails records, while it or the worker dies."""
 
 import subprocess
 import time
@@ -19,7 +19,7 @@ CAP: Final = 3
 RECORDS: Final = 60
 LAST_SECONDS: Final = 180.0
 STRAY_SECONDS: Final = 1.5
-"""A retry too many would have come by then: the longest delay and a half."""
+"""One and a half times the longest delay: a retry too many would have come by then."""
 
 
 class Failing(Row):
@@ -50,44 +50,51 @@ class Failing(Row):
             )
         testbed.orders.flush()
         time.sleep(rng.uniform(0, 2.5))
-        of_worker = rng.random() < 0.3
-        if of_worker:
+        kills_worker = rng.random() < 0.3
+        if kills_worker:
             self._worker.kill()
             self._worker = testbed.start(ready=False)
         else:
             self._consumer.kill()
             self._consumer.wait(180)
             self._consumer = self._consume(testbed)
-        killed = "worker" if of_worker else "consumer"
-        crashes = (Crash(at_ms=now_ms()),) if of_worker else ()
-        return Trial(injected=f"SIGKILL of the {killed}", terms={"crashes": crashes}, told=failures)
+        killed = "worker" if kills_worker else "consumer"
+        crashes = (Crash(at_ms=now_ms()),) if kills_worker else ()
+        return Trial(injected=f"SIGKILL of the {killed}", terms={"crashes": crashes}, context=failures)
 
     def finish(self, testbed: Testbed, trial: Trial) -> tuple[Seen, list[str]]:
-        """Everything has had its last attempt, and a while later nothing more has come."""
+        """Waits for the last attempt of each record, and then long enough to see a retry too many."""
         seen = testbed.read()
 
-        def open_ones() -> list[str]:
+        def unfinished() -> list[str]:
             nonlocal seen
             seen = seen.followed_by(testbed.read())
             last = _attempts(seen.ready)
             dead = {copy.own.get("dt-id") for copy in seen.dead}
-            return [n for n, k in trial.told.items() if min(k, CAP) not in last[n] or (k > CAP and n not in dead)]
+            return [n for n, k in trial.context.items() if min(k, CAP) not in last[n] or (k > CAP and n not in dead)]
 
         try:
-            wait_until(lambda: not open_ones(), what="last attempts", timeout_seconds=LAST_SECONDS, poll_seconds=0.5)
+            wait_until(
+                lambda: not unfinished(),
+                what="all last attempts",
+                timeout_seconds=LAST_SECONDS,
+                poll_seconds=0.5,
+            )
         except NotInTimeError:
-            return seen, [f"{name}, which fails {trial.told[name]} times" for name in open_ones()]
+            return seen, [f"{name}, which fails {trial.context[name]} times" for name in unfinished()]
         time.sleep(STRAY_SECONDS)
         return seen.followed_by(testbed.read()), []
 
     def judge(self, seen: Seen, terms: Terms, trial: Trial) -> Verdict:
-        """Exactly as many attempts as it fails, and at most the cap; then a dead letter. What a killed worker released
-        twice may fail twice, and is then retried twice, at any later time."""
-        verdict = Verdict(records=len(trial.told), dead_lettered=len(seen.dead))
+        """Each record has one attempt more than it has failures, up to the retry cap, and becomes a dead letter beyond it.
+
+        A record that a killed worker released twice may fail twice, and its retries may then come twice at any later time.
+        """
+        verdict = Verdict(records=len(trial.context), dead_lettered=len(seen.dead))
         ready = _attempts(seen.ready)
         dead = _attempts(seen.dead)
         may_repeat = bool(terms.crashes and terms.most_doubled)
-        for name, fails in trial.told.items():
+        for name, fails in trial.context.items():
             wanted = set(range(min(fails, CAP) + 1))
             if set(ready[name]) != wanted or bool(dead[name]) != (fails > CAP):
                 verdict.lost += 1

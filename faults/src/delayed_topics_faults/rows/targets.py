@@ -1,4 +1,4 @@
-"""B3 and B10: the ready topic takes nothing, or not fast enough, or isn't what it was."""
+"""B3 and B10: a target topic that accepts nothing, is too slow, refuses a batch, or is not the same topic any more."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from delayed_topics_faults.row import UNACKNOWLEDGED_ALARM_SECONDS, OnThreeBroke
 from delayed_topics_faults.testbed import Testbed, now_ms
 
 SILENCE_MS: Final = 6000
-"""The worker says so after 3 s without an acknowledgement. It looks once a second, and so does the trial."""
+"""The worker raises the alarm after 3 s without an acknowledgement. It checks once a second, and so does the trial."""
 QUOTA_BYTES_PER_SECOND: Final = 20_000
 SLOW_BYTES_PER_SECOND: Final = 100_000
 
@@ -42,16 +42,16 @@ class TargetTrouble(OnThreeBrokers):
         broker = rng.choice(self.brokers.members)
         with testbed.load(rng, records=2000, per_second=1000):
             broker.kill()
-            trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=UNACKNOWLEDGED_ALARM_SECONDS)
+            trial.expect_alarm(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=UNACKNOWLEDGED_ALARM_SECONDS)
             time.sleep(rng.uniform(0, 2))
         broker.start()
-        testbed.in_sync()
+        testbed.wait_in_sync()
         testbed.harness.admin.alter_topic_configs({ready: {"min.insync.replicas": "2"}})
         trial.terms = {"healed_at_ms": now_ms()}
         return trial
 
     def _over_quota(self, testbed: Testbed, rng: Random) -> Trial:
-        """A quota lets copies through slowly. Whether it also stops them for so long that the worker says so is up to Kafka."""
+        """Slows copies down with a quota. Kafka decides whether it also stops them for so long that the worker raises an alarm."""
         alarmed = False
         records = 2000
 
@@ -64,14 +64,14 @@ class TargetTrouble(OnThreeBrokers):
         with (
             testbed.load(rng, records=records, per_second=1000),
             suppress(NotInTimeError),
-        ):  # the judge says whether one was due
+        ):  # the judge decides whether an alarm was due
             wait_until(over, what="an alarm, or all records in the ready topic", timeout_seconds=60)
         testbed.limit_copies(None)
         return Trial(
             injected=f"producer quota of {QUOTA_BYTES_PER_SECOND} bytes/s",
             terms={"healed_at_ms": now_ms()},
             counts={"quota_alarms": int(alarmed)},
-            told=alarmed,
+            context=alarmed,
         )
 
     def _made_again(self, testbed: Testbed, rng: Random) -> Trial:
@@ -79,11 +79,11 @@ class TargetTrouble(OnThreeBrokers):
         trial = Trial(injected="ready topic deleted and made again")
         testbed.harness.admin.delete_topics([orders.names.ready])
         with testbed.load(rng, records=1000, per_second=1000):
-            trial.alarmed(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=UNACKNOWLEDGED_ALARM_SECONDS)
+            trial.expect_alarm(self._worker, Reason.TARGET_UNAVAILABLE, timeout_seconds=UNACKNOWLEDGED_ALARM_SECONDS)
             time.sleep(rng.uniform(0, 2))
             testbed.forget(orders.names.ready)
             info = orders.make("ready", orders.record.ready_partitions)
-        trial.alarmed(self._worker, Reason.TOPIC_RECREATED, timeout_seconds=UNACKNOWLEDGED_ALARM_SECONDS)
+        trial.expect_alarm(self._worker, Reason.TOPIC_RECREATED, timeout_seconds=UNACKNOWLEDGED_ALARM_SECONDS)
         orders.note_id(info)
         trial.terms = {"healed_at_ms": now_ms()}
         return trial
@@ -99,7 +99,7 @@ class TargetTrouble(OnThreeBrokers):
     def judge(self, seen: Seen, terms: Terms, trial: Trial) -> Verdict:
         verdict = judge(seen, terms)
         silence_ms = longest_silence_ms(seen)
-        if trial.told is False and silence_ms > SILENCE_MS:
+        if trial.context is False and silence_ms > SILENCE_MS:
             verdict.unalarmed += 1
             verdict.fail("A", f"no alarm, although Kafka took no copy of a partition's due records for {silence_ms} ms")
         return verdict
@@ -114,7 +114,7 @@ class SentAlone(Row):
         self._worker = testbed.start()
 
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
-        """A batch with one record that is too large for the delays topic is refused whole."""
+        """Kafka refuses a whole batch if one of its records is too large for the delays topic."""
         large = rng.randint(1, 3)
         slow = rng.random() < 0.5
         if slow:
@@ -127,5 +127,5 @@ class SentAlone(Row):
         if slow:
             time.sleep(rng.uniform(1, 3))
             testbed.limit_copies(None)
-        # who is sent again may come after those that were read later (promise 5)
+        # a record that is sent again may come out after records that were read later (promise 5)
         return Trial(injected=f"{large} large ones{', slow acknowledgements' if slow else ''}", terms={"order": False})

@@ -1,4 +1,4 @@
-"""W6, B11 and C1: windows at their limits, partitions that end in what nobody reads, and very many partitions."""
+"""W6, B11 and C1: full windows, partitions that end in offsets without records, and very many partitions."""
 
 import time
 from random import Random
@@ -22,7 +22,7 @@ class FullBitmap(Row):
         self._worker = testbed.start()
 
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
-        """Records of level 2 hop although the topic is paused, those of level 1 stay."""
+        """Records of level 2 hop although the topic is paused; those of level 1 stay."""
         orders = testbed.orders
         orders.change(paused=True)
         for n in range(self.records):
@@ -34,7 +34,7 @@ class FullBitmap(Row):
         self._worker = testbed.start()
         self._worker.takes_in_no_more()
         orders.change(paused=False)
-        # what it had read it had read late: the pause alone lasts longer than a second
+        # the worker reads these records again, and late, because the pause lasts longer than a second
         return Trial(injected=f"{how} with a full window", terms={"crashes": crashes, "order": False})
 
 
@@ -53,9 +53,9 @@ class EndsInMarks(Row):
         if aborted:
             self._transact(testbed, rng, commit=False)
         trial = Trial(injected=f"retention after {'aborted records' if aborted else 'marks'}, then a restart")
-        seen = testbed.settled()
-        trial.expect(seen, "L", "not all is committed before retention")
-        trial.told = testbed.read()
+        settled = testbed.settled()
+        trial.expect(settled, "L", "not all is committed before retention")
+        trial.context = testbed.read()
         self._cut(testbed)
         trial.expect(self._worker.terminate() == 0, "R", "the worker's exit code is not 0")
         self._worker = testbed.start()
@@ -67,7 +67,7 @@ class EndsInMarks(Row):
 
     def finish(self, testbed: Testbed, trial: Trial) -> tuple[Seen, list[str]]:
         seen, unfinished = super().finish(testbed, trial)
-        return trial.told.followed_by(seen), unfinished
+        return trial.context.followed_by(seen), unfinished
 
     @staticmethod
     def _transact(testbed: Testbed, rng: Random, *, commit: bool) -> None:
@@ -102,7 +102,7 @@ class ManyPartitions(Row):
 
 
 def _ended(worker: WorkerProcess, *, killed: bool) -> tuple[str, list[Crash]]:
-    """How it was ended, and when it was, if that counts as a crash."""
+    """Ends a worker. Returns how, and the crash if it was killed."""
     if killed:
         worker.kill()
         return "killed", [Crash(at_ms=now_ms())]

@@ -1,4 +1,4 @@
-"""W: what happens to workers."""
+"""W1, W2, W3 and W7: workers that are killed, stopped or frozen."""
 
 import signal
 import time
