@@ -1,4 +1,4 @@
-"""How evenly partitions are shared out, by simulation and by a group of real workers."""
+"""Partitions are distributed evenly, by the simulation and by a group of real workers."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,7 +15,7 @@ WORKERS = 3
 
 
 def shares(owners: Owners) -> set[frozenset[tuple[str, int]]]:
-    """What each has, whoever it is."""
+    """Returns the set of partitions of each worker, without the workers."""
     return {frozenset(place for place in owners if owners[place] == worker) for worker in set(owners.values())}
 
 
@@ -55,8 +55,10 @@ def test_a_group_of_workers_has_what_the_simulation_says(broker: Broker, tmp_pat
         def real() -> Owners:
             return {place: int(member[-1]) for place, member in owners_now(orders).items()}
 
-        wait_until(lambda: len(real()) == 12 and len(set(real().values())) == WORKERS, what="all workers have some")
-        if name == "Sticky":  # the first of them had all for a moment
+        wait_until(
+            lambda: len(real()) == 12 and len(set(real().values())) == WORKERS, what="all workers have partitions"
+        )
+        if name == "Sticky":  # the first worker had all partitions for a moment
             assert {len(share) for share in shares(real())} == {len(share) for share in shares(simulated)}
         else:
             assert shares(real()) == shares(simulated)

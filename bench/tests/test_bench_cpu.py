@@ -1,4 +1,4 @@
-"""A thread's processor time belongs to one section."""
+"""The processor time of a thread belongs to one section."""
 
 import pytest
 from delayed_topics_bench.cpu import section_of

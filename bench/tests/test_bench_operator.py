@@ -1,4 +1,4 @@
-"""The operator's benchmark: what it counts, its tables, and a tiny run of the real thing, of which no figure means anything."""
+"""The operator's benchmark: its counts, its tables, and a tiny real run, whose figures mean nothing."""
 
 import json
 from pathlib import Path
@@ -72,14 +72,14 @@ def test_series_of_a_counter_are_added_up_by_labels() -> None:
 
 def test_each_part_has_a_table_and_a_picture(tmp_path: Path) -> None:
     text = markdown(BODY, "pictures")
-    for said in (
+    for shown in (
         "| 1,000 | 51.3 | 30.0 | 25.5 |",
         "| 300 | 0 | 7% |",
         "| 1,000, 100/s |",
         "99.8",
         "API server, etcd, broker",
     ):
-        assert said in text
+        assert shown in text
     assert "checker" not in text
     files = draw(BODY, tmp_path)
     assert {file.stem for file in files} == set(PARTS)

@@ -1,4 +1,4 @@
-"""What others take of the machine is told from what the benchmark's own processes take, and a slow host from a fast one."""
+"""The benchmark distinguishes other programs from its own processes, and a slow host from a fast one."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ def test_our_own_children_are_not_others_whether_they_run_or_have_ended() -> Non
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         subprocess.run([sys.executable, "-c", BURN], check=True)
         assert running.stdout is not None
-        assert running.stdout.readline() == b"\n", "its second is burnt too"
+        assert running.stdout.readline() == b"\n", "the running child has used a second of processor time, too"
         after = Usage.now()
         running.communicate(b"\n")
     ticks_per_second = 100

@@ -1,4 +1,4 @@
-"""A benchmark tells which records were overtaken, and of which of them no order is promised."""
+"""A benchmark reports which records were overtaken, and for which of them no order is promised."""
 
 from delayed_topics_bench.overtaken import overtakings
 from delayed_topics_core.headers import Header

@@ -14,7 +14,7 @@ from delayed_topics_bench.samples import Verdict
 
 
 class NoBroker:
-    """A testbed that only notes what a Java program is started with."""
+    """A testbed that only records the arguments with which a Java program is started."""
 
     def __init__(self) -> None:
         self.started_with: dict[str, Any] = {}
@@ -33,10 +33,10 @@ class NoBroker:
 def test_delayed_topics_have_the_patience_of_the_others_and_their_rejected_records_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: dict[str, Any] = {}
+    requested: dict[str, Any] = {}
 
     def lateness(_: Any, **further: Any) -> Late:
-        asked.update(further)
+        requested.update(further)
         return Late(
             late={},
             by_delay={},
@@ -54,7 +54,7 @@ def test_delayed_topics_have_the_patience_of_the_others_and_their_rejected_recor
     (entry,) = ours()
     assert (entry.key, entry.problem) == (OURS, "it began late")
     assert (entry.figures["1000"]["rejected"], entry.figures["1000"][NOT_RECEIVED]) == (3, 7)
-    assert asked["patience_seconds"] == PATIENCE_SECONDS
+    assert requested["patience_seconds"] == PATIENCE_SECONDS
 
 
 def test_patience_begins_with_the_last_sending_however_long_nothing_comes() -> None:

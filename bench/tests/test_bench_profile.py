@@ -1,4 +1,4 @@
-"""A function that perf has seen counts for what it is there for."""
+"""A function that perf has sampled counts for the activity that it belongs to."""
 
 import pytest
 from delayed_topics_bench.profile import AREAS, area_of

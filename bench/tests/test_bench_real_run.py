@@ -1,4 +1,4 @@
-"""A tiny run of the real thing: broker, worker processes, Java load. No figure of it means anything; the counts do."""
+"""A tiny real run with a broker, worker processes and Java programs. Only its counts mean something; its figures don't."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is said of a rebalance follows from when records came out."""
+"""The figures of a rebalance follow from the times at which records came out."""
 
 from delayed_topics_bench.interruption import LATE_MS, Interruption, interruption, moved_since, timeline
 from delayed_topics_bench.rebalance_report import rebalances
@@ -10,7 +10,10 @@ INTERVAL_MS = 50
 
 
 def steady(*, without: tuple[int, int] | None = None) -> list[int]:
-    """Every 50 ms from 10 s before to 10 s after the event; what should come in the given time, after it, comes at its end."""
+    """Returns a time every 50 ms, from 10 s before to 10 s after the event.
+
+    `without`: a period after the event, in ms; the records of this period come at its end.
+    """
     begin, end = without or (0, 0)
     due = range(EVENT_MS - 10_000, EVENT_MS + 10_000, INTERVAL_MS)
     return [EVENT_MS + end if begin <= at - EVENT_MS < end else at for at in due]
@@ -24,7 +27,7 @@ def judged(appends_ms: dict[int, list[int]], *moved: int) -> Interruption:
 def test_nothing_happened() -> None:
     found = judged({0: steady(), 1: steady()})
     assert (found.convergence_s, found.moved, found.undisturbed_pause_p99_ms, found.late) == (0, 0, 0, 0)
-    assert found.moved_pause_ms is None, "no pause of nothing"
+    assert found.moved_pause_ms is None, "no partition moved, so there is no pause"
 
 
 def test_partitions_that_moved_are_told_from_those_that_stayed() -> None:
@@ -124,7 +127,7 @@ def test_where_nothing_was_received_a_timeline_is_empty() -> None:
 
 
 def given(number: int, at_ms: int, **owners: str) -> Generation:
-    """`owners`: of partitions of the front topic, as `p3`."""
+    """`owners`: by partition of the front topic, such as `p3`."""
     return Generation(
         number=number, at_ms=at_ms, owners={("orders", int(name[1:])): owner for name, owner in owners.items()}
     )
@@ -135,7 +138,9 @@ def test_a_partition_that_had_another_owner_in_between_has_moved_though_it_came_
     since = [
         given(5, EVENT_MS + 100, p0="w-0", p1="w-2", p2="w-1", p3="w-1"),
         given(6, EVENT_MS + 200, p0="w-0", p1="w-0", p2="w-1", p3="w-1"),
-        given(7, EVENT_MS + 300, p3="w-0"),  # with the newer protocol, what one member got
+        given(
+            7, EVENT_MS + 300, p3="w-0"
+        ),  # with the protocol Consumer, a generation may have the new partitions of one member only
     ]
     assert moved_since(before.owners, [before, *since], event_ms=EVENT_MS) == {("orders", 1), ("orders", 3)}
 

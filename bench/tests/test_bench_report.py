@@ -1,4 +1,4 @@
-"""Figures become tables and pictures; the pages say what the last run has measured and nothing else."""
+"""Figures become tables and pictures. The pages show the last measurements, and nothing else."""
 
 import json
 from pathlib import Path
@@ -106,7 +106,7 @@ BODY: dict[str, Any] = {
 
 def test_each_part_has_a_table_and_a_picture(tmp_path: Path) -> None:
     text = markdown(BODY, "pictures")
-    for said in (
+    for shown in (
         "90,000 (80,000 to 120,000)",
         "45% (40% to 60%)",
         "| 150,000 |",
@@ -122,7 +122,7 @@ def test_each_part_has_a_table_and_a_picture(tmp_path: Path) -> None:
         "| 6.5 |",
         "2 cores (a CPU or another CPU)",
     ):
-        assert said in text
+        assert shown in text
     assert all(f"(pictures/{part}.png)" in text for part in BODY["parts"])
     files = draw(BODY, tmp_path)
     assert {file.stem for file in files} == set(BODY["parts"])

@@ -1,4 +1,4 @@
-"""The checker finds what is wrong in a run, each kind alone and counted exactly."""
+"""The checker finds each kind of defect in a run, and counts it exactly."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ COUNT = 1000
 
 
 def run_of(count: int = COUNT) -> Samples:
-    """A clean run: one record a millisecond, each acknowledged a millisecond later and received 5 ms after it was due."""
+    """Returns a clean run: one record a millisecond, acknowledged a millisecond later and received 5 ms after its due time."""
     sent = np.zeros(count, SENT)
     sent["sent_us"] = np.arange(count) * 1000
     sent["acked_us"] = sent["sent_us"] + 1000
@@ -55,7 +55,7 @@ def test_one_early_record_is_found_by_its_receipt_where_no_broker_tells_the_time
 
 
 def test_a_record_that_came_in_the_millisecond_in_which_it_was_due_is_not_early() -> None:
-    """The broker's stamps have whole milliseconds, what the sender notes has microseconds."""
+    """The broker's timestamps have whole milliseconds, while those of the sender have microseconds."""
     samples = run_of()
     due_us = samples.stamp_us + 1_000
     samples.received["stamp_ms"] = due_us[samples.received["number"]] // 1000
@@ -115,7 +115,7 @@ def test_only_what_is_due_under_load_counts() -> None:
 
 
 def test_a_run_whose_consumer_starts_after_the_warm_up_is_not_valid() -> None:
-    """What it received first had waited for the consumer, and that would count as lateness."""
+    """The first records would have waited for the consumer, and this wait would count as lateness."""
     samples = run_of(3 * COUNT)
     assert begun_late(samples, warm_seconds=2) is None
     samples.received["at_us"] = np.maximum(samples.received["at_us"], 2_600_000)

@@ -1,4 +1,4 @@
-"""The benchmarks of workers, of the operator and of other systems beside them: loads, measures, results, tables and pictures.
+"""Benchmarks of workers, of the operator and of comparable systems: loads, measurements, results, tables and plots.
 
-Whether a promise holds is not decided here: tests and `faults` do that.
+The package does not decide whether a promise holds. Tests and `faults` do that.
 """

@@ -1,7 +1,7 @@
-"""How evenly the assignors of librdkafka share partitions out among workers, by simulation.
+"""Simulates how evenly the assignors of librdkafka distribute partitions among workers.
 
-`python -m delayed_topics_bench.assignment` prints a line of JSON for each. A worker can't bring an assignor of its own: librdkafka
-has three, and the protocol `Consumer` those of the broker. docs/rebalances.md has the figures.
+`python -m delayed_topics_bench.assignment` prints a line of JSON for each assignor. A worker can't bring an assignor of its own:
+librdkafka has three, and the protocol `Consumer` uses those of the broker. docs/rebalances.md has the figures.
 """
 
 import json
@@ -15,20 +15,20 @@ __all__ = ["ASSIGNORS", "Owners", "balance", "range_", "round_robin", "sticky"]
 
 Place = tuple[str, int]
 Owners = dict[Place, int]
-"""By partition the number of its worker."""
+"""The number of the worker that has each partition."""
 Assignor = Callable[[Mapping[str, int], int, Owners], Owners]
-"""Of topics with so many partitions, to so many workers, who had these before."""
+"""Assigns topics, given with their partition counts, to a number of workers. The third argument has the owners before."""
 
 FRONT, DELAYS = "orders", "orders.delays"
 WORKERS: Final = 100
 FRONT_PARTITIONS: Final = 300
 LANES: Final = (300, 100, 100, 100, 100)
-"""Of the delays topic, by delay, in the order of its partitions."""
+"""The number of lanes of each delay, in the order of the partitions of the delays topic."""
 SEED: Final = 14
 
 
 def range_(topics: Mapping[str, int], workers: int, _: Owners) -> Owners:
-    """Of each topic consecutive partitions, and one more each to the first workers where they don't come out even."""
+    """Gives each worker consecutive partitions of each topic; the first workers get one more if the division leaves a remainder."""
     owners: Owners = {}
     for topic, count in topics.items():
         each, more = divmod(count, workers)
@@ -41,13 +41,13 @@ def range_(topics: Mapping[str, int], workers: int, _: Owners) -> Owners:
 
 
 def round_robin(topics: Mapping[str, int], workers: int, _: Owners) -> Owners:
-    """All partitions, topic by topic, dealt out one by one."""
+    """Deals out all partitions one by one, topic by topic."""
     places = [(topic, number) for topic, count in sorted(topics.items()) for number in range(count)]
     return dict(zip(places, cycle(range(workers)), strict=False))
 
 
 def sticky(topics: Mapping[str, int], workers: int, before: Owners) -> Owners:
-    """What workers have they keep, as long as none has two more than another."""
+    """Lets workers keep their partitions as long as none has two more than another."""
     owners = {place: worker for place, worker in before.items() if worker < workers}
     held = Counter(dict.fromkeys(range(workers), 0))
     held.update(owners.values())
@@ -70,7 +70,7 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {"Range": range_, "RoundRobin": round
 
 
 def balance(owners: Owners, loads: Mapping[Place, float], workers: int) -> float:
-    """The load of the busiest worker, as a multiple of the average."""
+    """Returns the load of the busiest worker as a multiple of the average."""
     carried = [0.0] * workers
     for place, worker in owners.items():
         carried[worker] += loads.get(place, 0)
@@ -78,7 +78,7 @@ def balance(owners: Owners, loads: Mapping[Place, float], workers: int) -> float
 
 
 def loads_of(lanes: Sequence[int], shares: Sequence[float], front_partitions: int) -> dict[Place, float]:
-    """Each record is read in the front topic, and in a lane of its delay; `shares` of the records have each delay."""
+    """Returns the load of each partition. Each record is read in the front topic and in a lane of its delay; `shares` is by delay."""
     loads: dict[Place, float] = {(FRONT, number): 1 / front_partitions for number in range(front_partitions)}
     number = 0
     for count, share in zip(lanes, shares, strict=True):

@@ -1,4 +1,4 @@
-"""All records of a backlog due in the same millisecond."""
+"""Measures a backlog whose records are all due in the same millisecond."""
 
 import time
 from dataclasses import dataclass
@@ -18,8 +18,11 @@ TIMELINE_POINTS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Burst:
-    """`first_ms`, `last_ms`: the first and the last append in the ready topic, after the due time. `top_per_second`: the
-    same records drained by the same workers when they were due all along. `timeline`: milliseconds, and how many had come."""
+    """The figures of a burst.
+
+    `first_ms`, `last_ms`: from the due time to the first and the last append in the ready topic. `top_per_second`: the speed at which
+    the same workers drain the same records if they have been due all along. `timeline`: milliseconds, and the number of records by then.
+    """
 
     records: int
     lanes: int
@@ -35,12 +38,12 @@ class Burst:
 
 
 def burst(testbed: Testbed, *, records: int, size: int, workers: int) -> Burst:
-    """The workers wait for it with full windows, as they would."""
+    """Measures workers that wait for the due time with full windows."""
     with testbed.declared((HOP_DELAY_SECONDS,)) as hopped:
         filled, _ = hop(testbed, hopped, workers=workers, records=records, size=size)
         began = time.monotonic()
         top_samples, top = release(testbed, hopped, filled, workers=workers, records=records)
-        # copying and starting take no longer again than they took together with all the rest
+        # the next copying and starting take no longer than the first together with everything else
         due_at_ms = int((time.time() + LEAD_SECONDS + time.monotonic() - began) * 1000)
         with (
             testbed.declared((HOP_DELAY_SECONDS,)) as topic,

@@ -1,4 +1,4 @@
-"""What the broker gives at most: Kafka's own perf tools, on the same broker, at the same size on the wire, once they are warm."""
+"""Measures the most that the broker can do, with Kafka's own perf tools once they are warm, at the same size on the wire."""
 
 import re
 import uuid
@@ -15,31 +15,31 @@ __all__ = ["Ceiling", "ceiling", "wire_bytes"]
 
 KEY_BYTES = 8
 HEADERS = {"trace": 16, "kind": 5, "source": 5}
-"""Name → bytes of its value, as java/kafka/Backlog.java writes them."""
+"""Header → bytes of its value, as java/kafka/Backlog.java writes it."""
 PRODUCER = (
     *("acks=all", "enable.idempotence=true", "linger.ms=5", "batch.size=65536", "buffer.memory=67108864"),
     *("send.buffer.bytes=-1", "receive.buffer.bytes=-1", "compression.type=lz4"),
 )
-"""`compression.type` is what copies have unless their DelayedTopic says otherwise."""
+"""`compression.type` is the default of DelayedTopics for copies."""
 JAVA = ("-Xmx256m",)
-"""With Java's own choice of compilers: what is measured is what it gets to, not how soon."""
+"""Java chooses its compilers, because only the final speed is measured, and not how soon it is reached."""
 REPORT_MS = 100
 WARM_SHARE = 0.5
-"""Of the records: Java compiles meanwhile, so they don't count."""
+"""The share of the records during which the JVM warms up; they don't count."""
 SENT = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec", re.MULTILINE)
-"""A line of ProducerPerformance: each of the last five seconds, at last one of the whole run."""
+"""A line of ProducerPerformance. It prints one every five seconds, and at the end one of the whole run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ceiling:
-    """Records a second of a process that only produces, and of one that only consumes."""
+    """The records a second of a process that only produces, and of one that only consumes."""
 
     produce: float
     consume: float
 
     @property
     def relay(self) -> float:
-        """Of anything that does both: 1 / (1/P + 1/C)."""
+        """The ceiling of a process that does both: 1 / (1/P + 1/C)."""
         return 1 / (1 / self.produce + 1 / self.consume)
 
     @classmethod
@@ -48,12 +48,12 @@ class Ceiling:
 
 
 def wire_bytes(size: int) -> int:
-    """Of a record: value, key, headers, and the two lengths of each header. What a batch adds is the same for all."""
+    """Returns the size of a record: value, key, headers, and the two lengths of each header. A batch adds the same for all records."""
     return size + KEY_BYTES + sum(len(name) + value + 2 for name, value in HEADERS.items())
 
 
 def ceiling(testbed: Testbed, *, size: int, records: int) -> Ceiling:
-    """Produce `records` with ProducerPerformance, then consume them with ConsumerPerformance."""
+    """Produces `records` with ProducerPerformance, then consumes them with ConsumerPerformance."""
     with testbed.topic(f"ceiling-{uuid.uuid4().hex[:8]}", partitions=PARTITIONS) as topic:
         produced = java_tool(
             "org.apache.kafka.tools.ProducerPerformance",
@@ -85,7 +85,7 @@ def _consumed(printed: str) -> float:
 
 
 def _warm(intervals: Sequence[tuple[int, float]]) -> float:
-    """Of the intervals, each its records and records a second, those in which Java is warm."""
+    """Returns the records a second of the intervals in which the JVM is warm. Each interval has its records and its rate."""
     whole = sum(count for count, _ in intervals)
     counted, seconds, passed = 0, 0.0, 0
     for count, rate in intervals:

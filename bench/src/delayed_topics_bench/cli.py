@@ -26,21 +26,21 @@ __all__ = ["main"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 POSITIVE = click.IntRange(min=1)
 MOST_TRIES = 5
-OF_ITS_OWN = {"rebalance": "rebalance", "shared": "shared", "neighbours": "shared"}
-"""Parts that are in a file of their own, with its name. They are not run with parts of other files."""
-ASIDE = ("profile", "peers", "recovery", *OF_ITS_OWN)
-"""Parts that are about the relay as it is by default, and not run with other settings."""
+OWN_FILES = {"rebalance": "rebalance", "shared": "shared", "neighbours": "shared"}
+"""Parts whose results have a file of their own, with its name. They are not run together with parts of other files."""
+FULL_RUNS_ONLY = ("profile", "peers", "recovery", *OWN_FILES)
+"""Parts that --quick and --exactly-once leave out unless they are named."""
 
 
 def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[Command], Command]:
-    """An option that is a field of Plan."""
+    """Returns an option for a field of Plan."""
     standard = getattr(DEFAULT, name)
-    said = " ".join(map(str, standard)) if many else str(standard)
-    return click.option(flag, name, type=POSITIVE, multiple=many, help=f"{text}  [default: {said}]")
+    default = " ".join(map(str, standard)) if many else str(standard)
+    return click.option(flag, name, type=POSITIVE, multiple=many, help=f"{text}  [default: {default}]")
 
 
 @click.command(context_settings={"max_content_width": 120})
-@click.option("--part", "parts", type=click.Choice(list(PARTS)), multiple=True, help="Only this; may be repeated.")
+@click.option("--part", "parts", type=click.Choice(list(PARTS)), multiple=True, help="Only this part; may be repeated.")
 @click.option(
     "--quick", is_flag=True, help="Smaller sizes, without the peers: under four minutes, no figures to quote."
 )
@@ -48,30 +48,34 @@ def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[
     "--exactly-once", is_flag=True, help="Workers with guarantee ExactlyOnce; the figures go to a file of their own."
 )
 @_field("--size", "sizes", "Bytes of a value; may be repeated.", many=True)
-@_field("--records", "records", "Of a backlog; fewer where they would have more than 600 MB.")
-@_field("--workers", "workers", "Worker processes that drain; may be repeated.", many=True)
-@_field("--rate", "rates", "Records a second of the lateness; may be repeated.", many=True)
+@_field("--records", "records", "Records of a backlog; fewer if they would have more than 600 MB.")
+@_field("--workers", "workers", "Worker processes that drain the backlog; may be repeated.", many=True)
+@_field("--rate", "rates", "Records a second at which lateness is measured; may be repeated.", many=True)
 @_field("--seconds", "seconds", "How long each rate is kept.")
-@_field("--warm-seconds", "warm_seconds", "How long each rate is kept before that, while Java compiles.")
-@_field("--burst-records", "burst_records", "All due in the same millisecond.")
-@_field("--ceiling-records", "ceiling_records", "Of Kafka's own tools; fewer where they would have more than 2 GB.")
-@_field("--held-records", "held_records", "That wait: for their memory, and in a crash.")
-@_field("--cpu-records", "cpu_records", "Whose processor time is divided by thread.")
-@_field("--peer-rate", "peer_rates", "Records a second beside the peers; may be repeated.", many=True)
-@_field("--peer-seconds", "peer_seconds", "How long each of these is kept.")
-@click.option("--peer", "peers", type=click.Choice(list(PEERS)), multiple=True, help="Only this; may be repeated.")
-@_field("--members", "members", "Of groups that are rebalanced; may be repeated.", many=True)
-@_field("--partitions", "shared_partitions", "Of the topics that they share.")
-@_field("--idle-topics", "idle_topics", "With nothing to do, on workers that share them; may be repeated.", many=True)
-@_field("--idle-seconds", "idle_seconds", "For so long.")
+@_field("--warm-seconds", "warm_seconds", "How long each rate is kept before that, while the JVM warms up.")
+@_field("--burst-records", "burst_records", "Records that are all due in the same millisecond.")
+@_field(
+    "--ceiling-records", "ceiling_records", "Records for Kafka's own tools; fewer if they would have more than 2 GB."
+)
+@_field("--held-records", "held_records", "Records that wait, to measure their memory and a crash.")
+@_field("--cpu-records", "cpu_records", "Records for which processor time is measured by thread.")
+@_field("--peer-rate", "peer_rates", "Records a second in the comparison with peers; may be repeated.", many=True)
+@_field("--peer-seconds", "peer_seconds", "How long each of these rates is kept.")
+@click.option("--peer", "peers", type=click.Choice(list(PEERS)), multiple=True, help="Only this peer; may be repeated.")
+@_field("--members", "members", "Members of the groups that are rebalanced; may be repeated.", many=True)
+@_field("--partitions", "shared_partitions", "Partitions of the topics that these members share.")
+@_field(
+    "--idle-topics", "idle_topics", "Topics with nothing to do, on workers that share them; may be repeated.", many=True
+)
+@_field("--idle-seconds", "idle_seconds", "How long these topics have nothing to do.")
 @_field("--quiet-rate", "quiet_rate", "Records a second of a topic beside a noisy one, on one shared worker.")
-@_field("--noisy-rate", "noisy_rates", "Records a second of the noisy one; may be repeated.", many=True)
-@_field("--runs", "runs", "Each of all that is measured; medians and spreads are shown.")
-@click.option("--only-show", is_flag=True, help="Measure nothing: tables, plots and document of the last figures.")
+@_field("--noisy-rate", "noisy_rates", "Records a second of the noisy topic; may be repeated.", many=True)
+@_field("--runs", "runs", "Runs of each measurement; medians and spreads are shown.")
+@click.option("--only-show", is_flag=True, help="Measure nothing; write tables, plots and pages from the last figures.")
 @click.option(
     "--results",
     type=click.Path(path_type=Path, dir_okay=False),
-    help=f"Where the figures go (JSON), and its plots.  [default: {RESULTS}; of --quick and --exactly-once a file of that name]",
+    help=f"File for the figures (JSON); the plots go beside it.  [default: in {RESULTS}, another one for --quick and --exactly-once]",
 )
 def main(
     parts: tuple[str, ...],
@@ -81,14 +85,14 @@ def main(
     results: Path | None,
     **fields: Any,
 ) -> None:
-    """How fast and how late the relay is: beside what the broker can do at most, and beside what else there is.
+    """Measure how fast workers are and how late records are, beside the limits of the broker and beside other systems.
 
-    Starts a broker and real worker processes of its own, so the machine should have nothing else to do. What is measured
-    goes to a JSON file and tables and plots are made of it; a part that isn't run keeps its last figures.
+    Starts a broker and real worker processes of its own, so the machine should have nothing else to do. The figures go to
+    a JSON file, from which tables and plots are made. A part that isn't run keeps its last figures.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else the broker would outlive it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # otherwise the broker would outlive this process
     plan = replace(QUICK if quick else DEFAULT, **{name: value for name, value in fields.items() if value})
-    owns = {OF_ITS_OWN.get(part) for part in parts}
+    owns = {OWN_FILES.get(part) for part in parts}
     if len(owns) > 1:
         raise click.UsageError(
             f"these parts have different results files. Run {' and '.join(parts)} one after the other"
@@ -100,7 +104,7 @@ def main(
     failed: list[str] = []
     if not only_show:
         chosen = parts or tuple(
-            n for n in PARTS if n not in OF_ITS_OWN and (n not in ASIDE or not (quick or exactly_once))
+            n for n in PARTS if n not in OWN_FILES and (n not in FULL_RUNS_ONLY or not (quick or exactly_once))
         )
         failed = _measure(plan, chosen, kept, exactly_once=exactly_once)
     show(kept.body)
@@ -114,8 +118,10 @@ def main(
 
 
 def _measure(plan: Plan, parts: Sequence[str], kept: Results, *, exactly_once: bool) -> list[str]:
-    """Returns what failed: all else is measured all the same. Each run has a broker of its own: after a hundred million records
-    Java's pauses in it are twice as long as in a new one."""
+    """Measures all parts, even if some fail, and returns the failures.
+
+    Each run has a broker of its own: after a hundred million records, the pauses of its JVM are twice as long as in a new one.
+    """
     failed: list[str] = []
     with Pace() as pace:
         for number in range(1, plan.runs + 1):
@@ -129,7 +135,7 @@ def _measure(plan: Plan, parts: Sequence[str], kept: Results, *, exactly_once: b
 
 
 def _measure_part(part: str, testbed: Testbed, plan: Plan, kept: Results, pace: Pace) -> Iterator[str]:
-    """Yields why, where something of it could not be measured."""
+    """Measures one part. Yields the reason for each task that could not be measured."""
     for task in PARTS[part](testbed, plan):
         try:
             _run_validly(part, task, kept, pace, strict=plan.strict)
@@ -139,7 +145,7 @@ def _measure_part(part: str, testbed: Testbed, plan: Plan, kept: Results, pace: 
 
 
 def _run_validly(part: str, task: Task, kept: Results, pace: Pace, *, strict: bool) -> None:
-    """What is no valid run is run again. Raises DevclusterError if it never is, or can't be measured."""
+    """Repeats a task until its run is valid. Raises DevclusterError if no run is valid, or if the task fails."""
     problem: str | None = None
     for _ in range(MOST_TRIES):
         before, paced = Usage.now(), pace.count

@@ -1,4 +1,4 @@
-"""Where a worker's processor time goes, by thread, as the kernel counts it: the engine's, and those of librdkafka's clients."""
+"""Measures the processor time of a worker by thread, as the kernel counts it: the engine's thread, and those of librdkafka."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ IN_ALL = "in all"
 
 
 def section_of(thread: str) -> str:
-    """Of a thread by its name."""
+    """Returns the section of a thread, by the name of the thread."""
     if thread == "engine":
         return ENGINE
     if thread.startswith("rdk:broker"):
@@ -23,7 +23,7 @@ def section_of(thread: str) -> str:
 
 
 class Watch:
-    """Given to a drain of one worker: each of its legs adds an entry to `legs`, section → µs a record."""
+    """Watches a drain of one worker. Each leg of the drain adds an entry to `legs`: section → µs per record."""
 
     def __init__(self, *, records: int) -> None:
         self.legs: list[dict[str, float]] = []
@@ -40,7 +40,7 @@ class Watch:
 
 
 def _spent(pid: int) -> dict[str, float]:
-    """Seconds by section so far, of the threads that are there."""
+    """Returns the processor seconds so far by section, of the threads that exist now."""
     found = dict.fromkeys(SECTIONS, 0.0)
     for task in Path(f"/proc/{pid}/task").iterdir():
         name = (task / "comm").read_text().strip()

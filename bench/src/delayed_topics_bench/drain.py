@@ -1,4 +1,4 @@
-"""How fast worker processes drain a backlog that is due, by both ways that a record can go."""
+"""Measures how fast worker processes drain a backlog that is due, on both paths that a record can take."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -26,20 +26,22 @@ __all__ = [
 ]
 
 Watch = Callable[[Sequence[WorkerProcess]], AbstractContextManager[None]]
-"""Entered when records are about to come to workers, left when all of them are where they go to."""
+"""A context that is entered just before workers get the records, and left when all records are in their target topic."""
 
 HOP_DELAY_SECONDS = 600
-"""Nothing comes due while records hop; the copies that are drained then have it taken off their due times."""
-
+"""Nothing is due while records hop. Copies of them whose due times are earlier by this delay are drained afterwards."""
 
 STARTED_SHARE = 0.1
-"""Of the records: until so many have come a worker is still starting. Ceilings have a warm half too."""
+"""The share of the records during which workers are still starting. Ceilings leave out a warm-up, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leg:
-    """Of a backlog: `seconds` that all of it takes at the speed that it has once the first tenth has come, `first_ms` from the
-    moment at which it can be seen to the first append in the topic that it goes to."""
+    """One copy of a backlog from topic to topic.
+
+    `seconds`: how long all of it takes at the speed after the first tenth. `first_ms`: from the moment at which the backlog becomes
+    visible to the first append in the target topic.
+    """
 
     seconds: float
     first_ms: int
@@ -58,7 +60,7 @@ class Leg:
 
 @dataclass(frozen=True, kw_only=True)
 class Drained:
-    """As Leg. `cpu_us_per_record`: of all workers, each record counted once."""
+    """The figures of a whole drain, like those of a Leg. `cpu_us_per_record` is of all workers, and counts each record once."""
 
     records: int
     seconds: float
@@ -72,12 +74,12 @@ class Drained:
 
 
 def unwatched(_: Sequence[WorkerProcess]) -> AbstractContextManager[None]:
-    """Nobody looks."""
+    """Watches nothing."""
     return nullcontext()
 
 
 def drain_direct(testbed: Testbed, *, workers: int, records: int, size: int, watch: Watch = unwatched) -> Drained:
-    """Front → ready: without delay, so that all of the backlog is due."""
+    """Drains front → ready, without a delay, so that all of the backlog is due."""
     with ExitStack() as stack:
         topic = stack.enter_context(testbed.declared((0,)))
         backlog = stack.enter_context(testbed.filled(topic, records=records, size=size))
@@ -97,7 +99,7 @@ def drain_direct(testbed: Testbed, *, workers: int, records: int, size: int, wat
 def drain_hopped(
     testbed: Testbed, *, workers: int, records: int, size: int, watch: Watch = unwatched
 ) -> tuple[Drained, Leg, Leg]:
-    """Front → hop → delays → ready, each leg from a standing start: the time of a record is that of both legs."""
+    """Drains front → hop → delays → ready. Each leg starts with new workers, and the time of a record is that of both legs."""
     with testbed.declared((HOP_DELAY_SECONDS,)) as topic:
         filled, hopping = hop(testbed, topic, workers=workers, records=records, size=size, watch=watch)
         samples, releasing = release(testbed, topic, filled, workers=workers, records=records, watch=watch)
@@ -114,8 +116,10 @@ def drain_hopped(
 def release(
     testbed: Testbed, hopped: DeclaredTopic, filled: Backlog, *, workers: int, records: int, watch: Watch = unwatched
 ) -> tuple[Samples, Leg]:
-    """Delays → ready: of the copies that hopped, with the delay taken off their due times. So they were due when they were
-    appended to the front topic, all of them before they can be seen."""
+    """Drains delays → ready: the copies that hopped, with due times that are earlier by the delay.
+
+    The records were due when they were appended to the front topic, and thus before they become visible.
+    """
     with (
         testbed.declared((HOP_DELAY_SECONDS,)) as topic,
         testbed.copied(hopped, topic, records=records, shift_due_ms=-HOP_DELAY_SECONDS * 1000) as copied,
@@ -129,7 +133,7 @@ def release(
 def hop(
     testbed: Testbed, topic: DeclaredTopic, *, workers: int, records: int, size: int, watch: Watch = unwatched
 ) -> tuple[Backlog, Leg]:
-    """Fill the front topic and let workers, which are ended then, hop all of it."""
+    """Fills the front topic, lets workers hop all of it, and ends the workers."""
     with (
         testbed.filled(topic, records=records, size=size) as backlog,
         testbed.workers(topic, workers) as running,
@@ -142,7 +146,7 @@ def hop(
 def show_and_await(
     testbed: Testbed, backlog: Backlog, workers: Sequence[WorkerProcess], target: str, records: int, watch: Watch
 ) -> tuple[int, float]:
-    """Returns when the backlog was shown, in milliseconds, and the CPU seconds of the workers since."""
+    """Shows the backlog and waits for it in `target`. Returns when it was shown, in milliseconds, and the workers' CPU seconds since."""
     with watch(workers):
         before = sum(worker.cpu_seconds() for worker in workers)
         shown_at_ms = backlog.show()

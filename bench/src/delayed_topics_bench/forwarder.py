@@ -1,4 +1,4 @@
-"""A plain consumer that forwards what it gets: what a rebalance costs whoever writes the usual loop. A program of its own."""
+"""A program with the usual loop of a consumer, which forwards records. It shows what a rebalance costs a plain consumer."""
 
 import json
 import signal
@@ -11,8 +11,10 @@ COMMIT_SECONDS = 0.1
 
 
 def main(bootstrap: str, group: str, member: str, sources: str, target: str, settings: str) -> None:
-    """`sources`: topics with commas between them; `target`: a topic with as many partitions; `settings`: of the consumer, as JSON.
-    Prints a line when it is up, before it has a client."""
+    """Forwards records until SIGTERM. Prints a line when the process is up, before it creates a client.
+
+    `sources`: topics, separated by commas. `target`: a topic with as many partitions. `settings`: of the consumer, as JSON.
+    """
     ended = False
 
     def end(_: int, __: FrameType | None) -> None:
@@ -37,7 +39,7 @@ def main(bootstrap: str, group: str, member: str, sources: str, target: str, set
 
 
 def _forward(producer: Producer, message: Message, target: str) -> None:
-    """Into the partition of the same number, of which the producer may not know yet."""
+    """Produces into the partition of the same number, which the producer may not know yet."""
     while True:
         try:
             producer.produce(target, message.value(), partition=message.partition() or 0)
@@ -50,7 +52,7 @@ def _forward(producer: Producer, message: Message, target: str) -> None:
 
 
 def _commit(consumer: Consumer) -> None:
-    """What was forwarded; in the middle of a rebalance that may fail, and is done again by whoever has the partitions."""
+    """Commits what was forwarded. During a rebalance, this may fail; the next owners of the partitions then forward the records again."""
     try:
         consumer.commit(asynchronous=True)
     except KafkaException as e:

@@ -1,4 +1,4 @@
-"""A table of figures as text."""
+"""Tables of figures as text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ __all__ = ["Grid", "count", "hundredth", "percent", "tenth"]
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A table as text: the first column is of names, all others are of figures."""
+    """A table as text. The first column has names, and all others have figures."""
 
     title: str
     columns: Sequence[str]
@@ -18,22 +18,22 @@ class Grid:
 
 
 def count(figure: Figure | None) -> str:
-    return _said(figure, "{:,.0f}")
+    return _formatted(figure, "{:,.0f}")
 
 
 def tenth(figure: Figure | None) -> str:
-    return _said(figure, "{:,.1f}")
+    return _formatted(figure, "{:,.1f}")
 
 
 def hundredth(figure: Figure | None) -> str:
-    return _said(figure, "{:,.2f}")
+    return _formatted(figure, "{:,.2f}")
 
 
 def percent(figure: Figure | None) -> str:
-    return _said(figure, "{:.0%}")
+    return _formatted(figure, "{:.0%}")
 
 
-def _said(figure: Figure | None, form: str) -> str:
+def _formatted(figure: Figure | None, form: str) -> str:
     if figure is None:
         return "-"
     middle, low, high = (form.format(value) for value in figure)

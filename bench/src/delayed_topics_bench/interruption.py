@@ -1,4 +1,4 @@
-"""What a rebalance does to those who wait for records: by the append times in the ready topic, whatever workers say of themselves."""
+"""Computes what a rebalance does to consumers, from the append times in the ready topic and not from what workers report."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,20 +12,22 @@ from numpy import percentile
 __all__ = ["CALM_SECONDS", "LATE_MS", "Interruption", "Owners", "Timeline", "interruption", "moved_since", "timeline"]
 
 LATE_MS = 100
-"""From sending to the append in the ready topic: what takes longer counts as late."""
+"""A record that takes longer than this from sending to the append in the ready topic counts as late."""
 CALM_SECONDS = 3.0
-"""Nothing happened for so long before the event."""
+"""How long nothing happens before the event."""
 BEGIN_MS, BIN_MS = -1000, 100
-"""Of a timeline."""
+"""When a timeline begins, relative to the event, and the width of its bins."""
 
 Owners = Mapping[tuple[str, int], str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """How late records came, for each `bin_ms` in which they were sent: the latest of each, in ms, or None where there was none. The
-    first begins `begin_ms` after the event, which is before it. `moved`, `others`: of the partitions that moved, and of the others.
-    What came again does not count."""
+    """How late records came, by the time at which they were sent. Only the first copy of a record counts.
+
+    Each value is the largest lateness, in ms, of the records sent within `bin_ms`, or None if there was none. The first bin begins at
+    `begin_ms` relative to the event, which is before it. `moved`: the partitions that moved; `others`: all other partitions.
+    """
 
     begin_ms: int
     bin_ms: int
@@ -35,15 +37,19 @@ class Timeline:
 
 @dataclass(frozen=True, kw_only=True)
 class Interruption:
-    """`convergence_s`: from the event until the last partition that was interrupted gave records again: one whose pause was longer than
-    `floor_ms`, the longest of any partition while nothing happened, for CALM_SECONDS before the event. The pauses are the longest
-    of each partition, beyond what the load itself makes: of those that had another owner, if only in between, the median and the
-    longest, of the others p99. Those of a member that was started again count as moved, and so do new ones, whose pause is from the
-    event to their first record. There may be none: the broker assigns the topics in turn, and what the member had may be of the
-    delays topic alone.
-    `late`: records that came over LATE_MS after they were sent.
-    `process_up_s`: from the event until the process that it started was up. `served_after_up_s`: from then until the last of the
-    partitions of this process that were interrupted gave records again; None if none was."""
+    """What a rebalance did. A pause is the longest one of a partition, less the interval of the load.
+
+    `convergence_s`: from the event until the last interrupted partition gave records again. A partition was interrupted if its pause was
+    longer than `floor_ms`, the longest pause of any partition in the CALM_SECONDS before the event, when nothing happened.
+    `moved`: the number of partitions that had another owner, if only in between. Those of a member that was started again count as moved,
+    and so do new ones, whose pause lasts from the event to their first record. There may be none: the broker assigns the topics in turn,
+    and the member may have had partitions of the delays topic only.
+    `moved_pause_ms`, `moved_pause_most_ms`: the median and the longest pause of these partitions.
+    `undisturbed_pause_p99_ms`: p99 of the pauses of all other partitions.
+    `late`: records that came more than LATE_MS after they were sent.
+    `process_up_s`: from the event until the process that it started was up. `served_after_up_s`: from then until the last interrupted
+    partition of this process gave records again; None if none was interrupted.
+    """
 
     convergence_s: float
     moved: int
@@ -58,7 +64,7 @@ class Interruption:
 
 
 def moved_since(before: Owners, generations: Sequence[Generation], *, event_ms: int) -> frozenset[tuple[str, int]]:
-    """Those that somebody got in a generation since the event who did not have them then. `generations`: as Kafka has noted them."""
+    """Returns the partitions that got a new owner in a generation since the event. `generations`: as Kafka has recorded them."""
     owners = dict(before)
     moved: set[tuple[str, int]] = set()
     for generation in generations:
@@ -78,8 +84,12 @@ def interruption(
     own: frozenset[int] = frozenset(),
     up_ms: int | None = None,
 ) -> Interruption:
-    """`appends_ms`, `sent_ms`: of the records of each partition of the ready topic, in their order, from before the event to long after.
-    `own`: the partitions of the process that the event started. `up_ms`: when that was up."""
+    """Computes what the rebalance of an event did.
+
+    `appends_ms`, `sent_ms`: the append and sending times of the records of each partition of the ready topic, in their order, from before
+    the event to long after it. `interval_ms`: the interval of the load. `own`: the partitions of the process that the event started.
+    `up_ms`: when this process was up.
+    """
     floor_ms = interval_ms
     for times in appends_ms.values():
         calm = times[bisect_left(times, event_ms - CALM_SECONDS * 1000) : bisect_left(times, event_ms)]
@@ -90,7 +100,7 @@ def interruption(
     up_s = served_s = None
     if up_ms is not None:
         up_s = (up_ms - event_ms) / 1000
-        # one that ended before was not for want of the process
+        # a pause that ended before the process was up had another reason
         waited = [_longest_pause(appends_ms[partition], event_ms, ended_ms=up_ms) for partition in own]
         own_resumed_ms = _resumed_ms(waited, floor_ms)
         served_s = None if own_resumed_ms is None else (own_resumed_ms - up_ms) / 1000
@@ -117,7 +127,7 @@ def interruption(
 
 
 def _longest_pause(times: Sequence[int], event_ms: int, *, ended_ms: int) -> tuple[int, int]:
-    """Of those since the event that ended at that time or later: how long it was, and when it ended."""
+    """Returns the length and the end of the longest pause since the event that ended at `ended_ms` or later."""
     begin = bisect_left(times, event_ms) - 1
     since = times[begin:] if begin >= 0 else [event_ms, *times]
     ended = ((after - before, after) for before, after in pairwise(since) if after >= ended_ms)
@@ -125,7 +135,7 @@ def _longest_pause(times: Sequence[int], event_ms: int, *, ended_ms: int) -> tup
 
 
 def _resumed_ms(pauses: Iterable[tuple[int, int]], floor_ms: float) -> int | None:
-    """When the last of those that are longer than the floor ended."""
+    """Returns the end of the last pause that was longer than the floor, or None if none was."""
     return max((ended for pause, ended in pauses if pause > floor_ms), default=None)
 
 
@@ -136,7 +146,7 @@ def timeline(
     event_ms: int,
     moved: frozenset[int],
 ) -> Timeline:
-    """Of the same as `interruption`, until the last record was sent."""
+    """Computes the timeline until the last record was sent. The arguments are those of `interruption`."""
     begin_ms = event_ms + BEGIN_MS
     latest: dict[bool, dict[int, int]] = {True: {}, False: {}}
     for partition, appends in appends_ms.items():

@@ -1,4 +1,4 @@
-"""The benchmark's Java programs: load and receipt have to be fast, and another client implementation than the worker's."""
+"""Runs the benchmark's Java programs. They send and receive fast, with another client implementation than the worker's."""
 
 import os
 import queue
@@ -27,13 +27,13 @@ JAVA_OPTIONS: Sequence[str] = (
 
 
 def class_path_of(*folders: str, jars: Path) -> str:
-    """Of the programs in these folders of java/. Raises PreconditionError, CommandFailedError."""
+    """Compiles the programs in these folders of java/, and returns their class path. Raises PreconditionError, CommandFailedError."""
     sources = [file for folder in ("common", *folders) for file in sorted((SOURCES / folder).glob("*.java"))]
     return compiled(f"bench-{folders[-1]}", sources, jars=jars)
 
 
 class JavaProgram(Closing):
-    """One that talks in lines. Killed at the end of its `with` block if it still runs."""
+    """A program that reads and writes lines. It is killed at the end of its `with` block if it still runs."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class JavaProgram(Closing):
         log: Path,
         options: Sequence[str] = JAVA_OPTIONS,
     ) -> None:
-        """`arguments`: given as name=value, with - for _; None is left out."""
+        """`arguments` are passed as name=value, with - for _; those that are None are left out."""
         self._name = main_class
         self._log = log
         named = [f"{name.replace('_', '-')}={value}" for name, value in arguments.items() if value is not None]
@@ -72,7 +72,10 @@ class JavaProgram(Closing):
         return self._process.pid
 
     def expect(self, word: str, *, timeout_seconds: float) -> list[str]:
-        """Wait for a line that begins with this word, and return its further words; other lines are passed over."""
+        """Waits for a line that begins with this word, and returns its further words. Skips other lines.
+
+        Raises NotInTimeError, CommandFailedError.
+        """
         until = time.monotonic() + timeout_seconds
         while True:
             try:
@@ -88,13 +91,13 @@ class JavaProgram(Closing):
                 return further
 
     def say(self, line: str) -> None:
-        """To its standard input."""
+        """Writes a line to the standard input of the program."""
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
     def finish(self, *, timeout_seconds: float) -> None:
-        """Wait for its good end."""
+        """Waits until the program ends. Raises NotInTimeError, and CommandFailedError if its exit code is not 0."""
         try:
             code = self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:

@@ -1,6 +1,7 @@
-"""How often a record with a due time of its own is copied, by how far ahead that is: the picture in docs/choose-a-ladder.md.
+"""Draws how many times a record with its own due time is copied, by how far ahead the time is, for docs/choose-a-ladder.md.
 
-`python -m delayed_topics_bench.ladder` draws it again, after a change of how records go along a ladder."""
+Run `python -m delayed_topics_bench.ladder` after a change of the hops along a ladder.
+"""
 
 from pathlib import Path
 
@@ -12,7 +13,7 @@ AHEAD_SECONDS = [round(10 ** (tenths / 40)) for tenths in range(257)]
 """From a second to 29 days, in even steps of a logarithmic axis."""
 MARKS = {1: "1 s", 60: "1 min", 3600: "1 h", 86_400: "1 d", 7 * 86_400: "7 d", 30 * 86_400: "30 d"}
 LADDERS = ((2, 65_536), (4, 65_536), (10, 86_400), (2, 3600))
-"""Base, and most seconds: those of the table beside the picture."""
+"""Base and maximum in seconds, as in the table beside the picture."""
 
 
 def draw(file: Path) -> None:
@@ -29,7 +30,7 @@ def draw(file: Path) -> None:
     axes.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
     axes.grid(which="major", color="#dddddd")
     axes.legend(frameon=False)
-    # without the version that it would write into the file: the same figures are the same bytes
+    # without Matplotlib's version in the file, the same figures give the same bytes
     picture.savefig(file, dpi=110, metadata={"Software": None})
 
 

@@ -1,4 +1,4 @@
-"""How late records are at a steady rate: from their due time to their receipt by a consumer of the ready topic."""
+"""Measures how late records are at a steady rate, from their due time to their receipt by a consumer of the ready topic."""
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -16,19 +16,22 @@ from delayed_topics_bench.testbed import PARTITIONS, Testbed
 
 __all__ = ["Late", "floor", "judged", "lateness", "loading"]
 
-MAX_TOLD = 20
+MAX_REPORTED = 20
 IDLE_SECONDS = 30
-"""Beyond the longest delay. What has not come when nothing has come for so long is lost."""
+"""If nothing has come for the longest delay and this time, missing records are lost."""
 PATIENCE_SECONDS = 180
-"""What has not come by then, while others still come, is unfinished: a rate that can't be kept up with."""
+"""Records that are missing after this time while others still come are unfinished: the system can't keep up with the rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Late:
-    """Milliseconds by percentile, of records that were due while the load went on. `late`: from the broker's append time + delay;
-    `by_delay`: the same, by delay in seconds; `from_send`: from the sending + delay. `ack_p999_ms`: the broker's own, of single
-    records to a topic of their own. `unfinished`: had not come when patience ended, while others still came. `rejected`: the broker has
-    not taken them. `problem`: why it is no valid run."""
+    """The lateness of the records that were due while the load went on, in milliseconds by percentile.
+
+    `late`: from the broker's append time + delay. `by_delay`: the same, by delay in seconds. `from_send`: from sending + delay.
+    `ack_p999_ms`: the time in which the broker acknowledges single records to a topic of their own. `unfinished`: records that had not
+    come after the patience, while others still came. `rejected`: records that the broker didn't acknowledge. `problem`: why the run is
+    not valid.
+    """
 
     late: dict[str, float]
     by_delay: dict[int, dict[str, float]]
@@ -52,8 +55,10 @@ def lateness(
     patience_seconds: int | None = None,
     watch: Watch = unwatched,
 ) -> Late:
-    """The delays in turn, record by record. What is due in the `warm_seconds` is checked and not counted. `patience_seconds`: see
-    `loading`."""
+    """Measures workers. Records have the delays in turn; those due in the `warm_seconds` are checked, but their lateness doesn't count.
+
+    `patience_seconds`: see `loading`.
+    """
     kinds = len(delay_seconds)
     with ExitStack() as stack:
         topic = stack.enter_context(testbed.declared(delay_seconds, lanes=PARTITIONS // kinds))
@@ -79,15 +84,15 @@ def lateness(
 
 
 def _explained(testbed: Testbed, ready: str, verdict: Verdict) -> Verdict:
-    """Says which were overtaken, and by what: it is too rare to be had again at will."""
+    """Prints which records were overtaken, and by which others, because this is too rare to reproduce. Counts those without a promise."""
     found = list(overtakings(testbed.harness.read(ready, verdict.records - verdict.lost)))
-    for overtaking in found[:MAX_TOLD]:
+    for overtaking in found[:MAX_REPORTED]:
         say(str(overtaking))
     return replace(verdict, order_exempt=sum(overtaking.exempt for overtaking in found))
 
 
 def floor(testbed: Testbed, *, rate: int, warm_seconds: int, seconds: int, size: int) -> Late:
-    """The same load straight to the receiver, without worker or delay: what broker, sender and receiver take by themselves."""
+    """Sends the same load directly to the receiver, to measure what broker, sender and receiver take without a worker or a delay."""
     with (
         testbed.topic(f"floor-{uuid.uuid4().hex[:8]}", partitions=PARTITIONS) as topic,
         loading(
@@ -111,9 +116,11 @@ def loading(
     levels: str | None = None,
     patience_seconds: int | None = None,
 ) -> Iterator[Callable[[], tuple[Path, bool]]]:
-    """Starts the load. Yields a function that waits for its end, and returns the folder with the samples, and whether records were still
-    coming when patience ended. `patience_seconds`: after the last sending, however long nothing comes; None: see IDLE_SECONDS and
-    PATIENCE_SECONDS."""
+    """Starts the load. Yields a function that waits for its end.
+
+    The function returns the folder with the samples, and whether records were still coming when the patience ended. `patience_seconds`:
+    how long to wait after the last sending, however long nothing comes; None: see IDLE_SECONDS and PATIENCE_SECONDS.
+    """
     patience = patience_seconds or longest_seconds + PATIENCE_SECONDS
     directory = testbed.new_directory()
     with (
@@ -137,7 +144,7 @@ def loading(
 
 
 def judged(directory: Path, *, warm_seconds: int, delay_seconds: Sequence[int]) -> Late:
-    """What the samples of a load with these delays in turn say."""
+    """Judges the samples of a load whose records have these delays in turn."""
     samples, acks = Samples.read(directory), Samples.read(directory / "acks")
     kinds = len(delay_seconds)
     numbers = np.arange(len(samples.sent))

@@ -1,4 +1,4 @@
-"""What a record that waits costs in memory: of the whole process, whatever the worker counts itself."""
+"""Measures the memory that a waiting record takes, from the whole process and not from the worker's own counts."""
 
 import math
 import time
@@ -17,17 +17,20 @@ __all__ = ["Memory", "memory"]
 
 ROOMY_WINDOW_BYTES = 4 << 30
 MOST_HELD = 16_000
-"""Of a partition: a worker takes in up to 20,000 offsets of it, and keys are not spread evenly."""
+"""The most records of a partition. A worker reads up to 20,000 offsets of a partition ahead, and keys are not spread evenly."""
 SAME_SECONDS = 3.0
-"""A worker that holds as many as so long ago takes in no more."""
+"""A worker whose number of held records has not changed for this long has stopped reading."""
 TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """`bytes_per_record`: of the process; `own_bytes`: of which a record itself has so many, its key, value and headers.
-    `idle_mib`: of a worker that holds nothing. `full_mib`: one whose window, of standard size, is full with `full_held`
-    records; the others wait unread."""
+    """The memory of a worker.
+
+    `bytes_per_record`: the growth of the process per held record, of which `own_bytes` are the key, value and headers of the record.
+    `idle_mib`: a worker that holds nothing. `full_mib`: a worker whose window, of standard size, is full with `full_held` records, while
+    the others wait unread.
+    """
 
     held: int
     bytes_per_record: float
@@ -38,7 +41,7 @@ class Memory:
 
 
 def memory(testbed: Testbed, *, held: int, size: int) -> Memory:
-    """Records that hopped are taken in by a new worker: once with room for all of them, once with the standard window."""
+    """Lets new workers read the hopped records: one with room for all of them, and one with the standard window."""
     partitions = max(PARTITIONS, math.ceil(held / MOST_HELD))
     declared = partial(testbed.declared, (HOP_DELAY_SECONDS,), partitions=partitions)
     with declared() as nothing, testbed.workers(nothing, 1) as (idle,):
@@ -50,7 +53,7 @@ def memory(testbed: Testbed, *, held: int, size: int) -> Memory:
             _await_held(roomy, topic, lambda count: count == held)
             roomy_bytes = roomy.resident_bytes()
         with testbed.workers(topic, 1) as (full,):
-            full_held = _await_held(full, topic, _Same())
+            full_held = _await_held(full, topic, _Unchanged())
             full_bytes = full.resident_bytes()
     return Memory(
         held=held,
@@ -62,8 +65,8 @@ def memory(testbed: Testbed, *, held: int, size: int) -> Memory:
     )
 
 
-class _Same:
-    """Called with counts, again and again: True once they have been the same for a while."""
+class _Unchanged:
+    """Called repeatedly with a count: returns True once the count has stayed the same for a while."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -76,7 +79,7 @@ class _Same:
 
 
 def _await_held(worker: WorkerProcess, topic: DeclaredTopic, enough: Callable[[int], bool]) -> int:
-    """Until as many records are held as is enough; how many these are."""
+    """Waits until `enough` is true of the number of held records, and returns this number."""
 
     def held() -> int:
         return int(worker.metric("delayedtopics_waiting_records", topic=topic.names.front))

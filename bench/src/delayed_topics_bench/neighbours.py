@@ -1,4 +1,4 @@
-"""What a noisy delayed topic does to a quiet one on the same shared worker, beside what it does to it from a worker of its own."""
+"""Measures what a noisy delayed topic does to a quiet one, from the same shared worker and from a worker of its own."""
 
 import uuid
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ __all__ = ["PLACEMENTS", "Placement", "beside"]
 
 Placement = Literal["alone", "noisy topic on another worker", "noisy topic on the same worker"]
 PLACEMENTS: tuple[Placement, ...] = ("alone", "noisy topic on another worker", "noisy topic on the same worker")
-"""The second shows what the noisy topic does to broker and machine; only the difference to the third is of the shared worker."""
+"""The second placement shows what the noisy topic does to broker and machine; only the third adds the effect of the shared worker."""
 DELAY_SECONDS = (1,)
 
 
@@ -28,7 +28,7 @@ def beside(
     seconds: int,
     size: int,
 ) -> Late:
-    """How late the quiet topic's records are, `rate` a second, while a noisy one has `noisy_rate`."""
+    """Measures how late the records of the quiet topic are, with `rate` records a second beside `noisy_rate` of the noisy topic."""
     run = uuid.uuid4().hex[:8]
     groups = {"quiet": f"shared-{run}", "noisy": f"shared-{run}"}
     if placement == "noisy topic on another worker":
@@ -42,10 +42,10 @@ def beside(
         for name, group in groups.items()
     }
     with ExitStack() as stack:
-        _started(testbed, topics, stack)
+        _start_workers(testbed, topics, stack)
         rates = {"quiet": rate, "noisy": noisy_rate}
         running = {
-            # the noisy one first, so that it runs for as long as the quiet one
+            # the noisy topic comes first, so that its load lasts as long as that of the quiet one
             name: stack.enter_context(
                 loading(
                     testbed,
@@ -68,8 +68,8 @@ def beside(
     return late
 
 
-def _started(testbed: Testbed, topics: Mapping[str, DeclaredTopic], stack: ExitStack) -> None:
-    """A worker of each group."""
+def _start_workers(testbed: Testbed, topics: Mapping[str, DeclaredTopic], stack: ExitStack) -> None:
+    """Starts one worker for each group."""
     wanted: dict[str, int] = {}
     for topic in topics.values():
         group = topic.record.group

@@ -26,31 +26,31 @@ MOST_TRIES = 3
 
 
 def _field(flag: str, name: str, text: str) -> Callable[..., Any]:
-    """An option that is a field of OperatorPlan."""
+    """Returns an option for a field of OperatorPlan."""
     return click.option(flag, name, type=POSITIVE, help=f"{text}  [default: {getattr(DEFAULT, name)}]")
 
 
 @click.command(context_settings={"max_content_width": 120})
-@click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, help="Only this; may be repeated.")
+@click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, help="Only this part; may be repeated.")
 @click.option("--quick", is_flag=True, help="Smaller sizes: about two minutes, no figures to quote.")
-@_field("--resources", "resources", "DelayedTopics that are made at once.")
-@_field("--idle-seconds", "idle_seconds", "For how long nothing changes.")
-@_field("--edits-per-second", "edits_per_second", "Of one DelayedTopic after the other.")
+@_field("--resources", "resources", "DelayedTopics that are created at once.")
+@_field("--idle-seconds", "idle_seconds", "How long nothing changes.")
+@_field("--edits-per-second", "edits_per_second", "Edits a second, of one DelayedTopic after the other.")
 @_field("--edit-seconds", "edit_seconds", "How long this rate is kept.")
-@_field("--runs", "runs", "Of each part, each on an API server and a broker of its own; medians and spreads are shown.")
-@click.option("--only-show", is_flag=True, help="Measure nothing: tables, plots and document of the last figures.")
+@_field("--runs", "runs", "Runs of each part, each on a new API server and broker; medians and spreads are shown.")
+@click.option("--only-show", is_flag=True, help="Measure nothing; write tables, plots and pages from the last figures.")
 @click.option(
     "--results",
     type=click.Path(path_type=Path, dir_okay=False),
-    help=f"Where the figures go (JSON), and its plots.  [default: {RESULTS / NAME}.json; with --quick quick-{NAME}.json]",
+    help=f"File for the figures (JSON); the plots go beside it.  [default: {RESULTS / NAME}.json; with --quick quick-{NAME}.json]",
 )
 def main(parts: tuple[str, ...], quick: bool, only_show: bool, results: Path | None, **fields: Any) -> None:
-    """What the operator needs for many DelayedTopics: until they are Ready, while nothing changes, and while many change.
+    """Measure what the operator needs for many DelayedTopics: until they are Ready, while nothing changes, and while many change.
 
-    Starts an API server, a broker and an operator of its own, so the machine should have nothing else to do. Run it again with
-    one part to measure only that; the others keep their last figures.
+    Starts an API server, a broker and an operator of its own, so the machine should have nothing else to do. A part
+    that isn't run keeps its last figures.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else what was started would outlive it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # otherwise the servers would outlive this process
     plan = replace(QUICK if quick else DEFAULT, **{name: value for name, value in fields.items() if value})
     file = results or RESULTS / f"{'quick-' if quick else ''}{NAME}.json"
     kept = Results(file)
@@ -65,7 +65,7 @@ def main(parts: tuple[str, ...], quick: bool, only_show: bool, results: Path | N
 
 
 def _measure(plan: OperatorPlan, parts: Sequence[str], kept: Results) -> None:
-    """Raises DevclusterError if a part has too few valid runs after all tries."""
+    """Runs all parts. Raises DevclusterError if a part has too few valid runs after all tries."""
     valid = dict.fromkeys(parts, 0)
     with Pace() as pace:
         for number in range(1, plan.runs * MOST_TRIES + 1):
@@ -82,7 +82,7 @@ def _measure(plan: OperatorPlan, parts: Sequence[str], kept: Results) -> None:
 
 
 async def _keep(plan: OperatorPlan, kept: Results, valid: dict[str, int], pace: Pace, part: str, task: Task) -> None:
-    """Measures a part, and keeps its figures if the run is valid, or need not be."""
+    """Measures a part, and keeps its figures if the run is valid, or if the plan is not strict."""
     before, paced = Usage.now(), pace.count
     entry = await task()
     others, slowed = others_share(before, Usage.now()), pace.slowed_since(paced)

@@ -1,4 +1,4 @@
-"""A bare API server as the operator's benchmark uses it: many requests at once, watches, and the kubelet's part."""
+"""A client of a bare API server for the operator's benchmark: many requests at once, watches, and the part of the kubelet."""
 
 import asyncio
 import json
@@ -18,19 +18,19 @@ Manifest = dict[str, Any]
 
 REQUESTS_AT_ONCE = 16
 READ_BYTES = 2**20
-"""A watch has an object in a line, and the client's own 64 KiB are too few for some."""
+"""A watch sends each object as one line, and the 64 KiB that aiohttp reads by default are too few for some objects."""
 REVISION = "a"
-"""Of all pods here: they are replaced in the moment in which their template changes."""
+"""The only revision of pods: they count as replaced at the moment at which their template changes."""
 
 
 class Cluster:
-    """Enter it to connect; leaving it ends what was begun by `follow`."""
+    """Connects when it is entered. Leaving it cancels the watches and patches that run."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
         self._stack = AsyncExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._free = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
     async def __aenter__(self) -> Self:
         context = ssl.create_default_context(cafile=str(self._server.certificate))
@@ -54,7 +54,7 @@ class Cluster:
         await self._stack.aclose()
 
     async def create_all(self, manifests: Iterable[Manifest]) -> None:
-        """All at once, as far as there is room."""
+        """Creates all objects concurrently, with at most REQUESTS_AT_ONCE requests at once."""
         await asyncio.gather(*(self.create(manifest) for manifest in manifests))
 
     async def create(self, manifest: Manifest) -> Manifest:
@@ -62,7 +62,7 @@ class Cluster:
         return await self._send("POST", path, manifest, "application/json")
 
     async def patch(self, manifest: Manifest, patch: Manifest, *, subresource: str | None = None) -> Manifest:
-        """A merge patch of the object that `manifest` names."""
+        """Sends a merge patch of the object that `manifest` names."""
         meta = manifest["metadata"]
         path = APIS[manifest["kind"]].path(meta.get("namespace"), meta["name"], subresource)
         return await self._send("PATCH", path, patch, "application/merge-patch+json")
@@ -72,8 +72,7 @@ class Cluster:
             return await answer.text()
 
     async def follow(self, kind: str, namespace: str, seen: Callable[[Manifest], None]) -> None:
-        """`seen` is called with each object as it is, and again whenever it changes. Returns when it was called with all that
-        there are."""
+        """Calls `seen` with each object, and again whenever the object changes. Returns after the calls for the objects that exist."""
         path = APIS[kind].path(namespace)
         listed = json.loads(await self.text(path))
         for item in listed["items"]:
@@ -94,11 +93,11 @@ class Cluster:
 
     async def _send(self, method: str, path: str, body: Manifest, content_type: str) -> Manifest:
         headers = {"Content-Type": content_type}
-        async with self._free, self._session.request(method, path, data=json.dumps(body), headers=headers) as answer:
+        async with self._slots, self._session.request(method, path, data=json.dumps(body), headers=headers) as answer:
             return dict(await answer.json())
 
-    def soon(self, manifest: Manifest, patch: Manifest, *, subresource: str) -> None:
-        """As patch, without waiting for it."""
+    def start_patch(self, manifest: Manifest, patch: Manifest, *, subresource: str) -> None:
+        """Starts a patch, and doesn't wait for it."""
         self._begin(self._patched(manifest, patch, subresource))
 
     async def _patched(self, manifest: Manifest, patch: Manifest, subresource: str) -> None:
@@ -110,20 +109,22 @@ class Cluster:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """One that failed is left among the others, for `check`."""
+        """Forgets a task that has ended, but keeps failed ones for `check`."""
         if task.cancelled() or task.exception() is None:
             self._tasks.discard(task)
 
     def check(self) -> None:
-        """Raises what a watch, or something that was begun by `soon`, has failed with."""
+        """Raises the error of a watch or a started patch that has failed."""
         for task in self._tasks:
             if task.done():
                 task.result()
 
 
 async def play_kubelet(cluster: Cluster, namespace: str) -> None:
-    """From now on StatefulSets have as many ready pods as they want, at once. There are no pods: this is all that the operator
-    looks at when they are ready."""
+    """Makes all StatefulSets report at once, from now on, that the requested number of pods is ready.
+
+    There are no pods. The status of the StatefulSet is all that the operator reads about pods that are ready.
+    """
 
     def seen(live: Manifest) -> None:
         count = live["spec"]["replicas"]
@@ -134,6 +135,6 @@ async def play_kubelet(cluster: Cluster, namespace: str) -> None:
         }
         status = live.get("status") or {}
         if any(status.get(field, 0) != value for field, value in wanted.items()):
-            cluster.soon(live, {"status": wanted}, subresource="status")
+            cluster.start_patch(live, {"status": wanted}, subresource="status")
 
     await cluster.follow("StatefulSet", namespace, seen)

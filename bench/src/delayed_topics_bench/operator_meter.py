@@ -1,4 +1,4 @@
-"""What the operator, and all that it talks to, uses: processor time, memory, calls to the API server and to Kafka."""
+"""Measures what the operator and the servers that it calls use: processor time, memory, calls to the API server and to Kafka."""
 
 import os
 import threading
@@ -18,10 +18,10 @@ EVERY_SECONDS = 1.0
 
 
 class Meter(Closing):
-    """Looks at the operator and its helper processes again and again, in a thread of its own.
+    """Measures the operator and its helper processes once a second, in a thread of its own.
 
-    `peak_mib`: the most that they ever had in memory, taken together. `samples`: seconds since it began, MiB, and the processor
-    seconds so far.
+    `peak_mib`: the peaks of the resident memory of these processes, summed. `samples`: seconds since the start, resident MiB, and
+    the processor seconds so far.
     """
 
     def __init__(self, pid: int) -> None:
@@ -49,7 +49,7 @@ class Meter(Closing):
 
 
 def peak_mib(pids: Iterable[int]) -> float:
-    """The most that each of these processes ever had, added up."""
+    """Returns the sum of the peaks of the resident memory of these processes."""
     return _mib(pids, "VmHWM:")
 
 
@@ -61,20 +61,19 @@ def _kib(pid: int, field: str) -> int:
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
-        return 0  # it has ended
+        return 0  # the process has ended
     return next((int(line.split()[1]) for line in lines if line.startswith(field)), 0)
 
 
 def cpu_seconds(pids: Mapping[str, int]) -> dict[str, float]:
-    """Processor time so far, by name, of these processes with their descendants."""
+    """Returns the processor time so far of these processes and their descendants, by name."""
     return {name: seconds_of_family(pid) for name, pid in pids.items()}
 
 
 def counted(exposition: str, counter: str, *by: str) -> Counter[tuple[str, ...]]:
-    """The series of a counter in Prometheus' text, added up by these labels."""
-    lines = "\n".join(
-        line for line in exposition.splitlines() if line.startswith(counter)
-    )  # an API server has 10,000 others
+    """Sums the series of a counter in Prometheus' text format by these labels."""
+    # parse only these lines, because an API server has 10,000 others
+    lines = "\n".join(line for line in exposition.splitlines() if line.startswith(counter))
     totals: Counter[tuple[str, ...]] = Counter()
     for metric in text_string_to_metric_families(lines + "\n"):
         for sample in metric.samples:

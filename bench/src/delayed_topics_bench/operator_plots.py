@@ -1,4 +1,4 @@
-"""The pictures of the operator's figures."""
+"""Draws the figures of the operator."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,15 +10,15 @@ __all__ = ["OPERATOR_PLOTS"]
 Part = Mapping[str, Any]
 LINE, AIM = "#08519c", "#d94801"
 AIM_CPU_SECONDS, AIM_MIB = 60, 300
-"""For 1,000 resources."""
+"""The aims for 1,000 resources."""
 
 
 def _ready(axes: Axes, part: Part) -> None:
     for resources, figures in part.items():
         at, counts = zip(*figures["timeline"], strict=True)
         spent = figures["cpu_seconds"]["operator"].median
-        said = f"{int(resources):,} resources: {spent:,.0f} s of the operator's processor time (aim for 1,000: {AIM_CPU_SECONDS} s)"
-        axes.plot(at, counts, color=LINE, label=said)
+        label = f"{int(resources):,} resources: {spent:,.0f} s of the operator's processor time (aim for 1,000: {AIM_CPU_SECONDS} s)"
+        axes.plot(at, counts, color=LINE, label=label)
     axes.set(title="DelayedTopics that are Ready", xlabel="seconds after the first was made", ylabel="resources")
     axes.legend(frameon=False)
 

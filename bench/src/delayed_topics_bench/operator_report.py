@@ -1,4 +1,4 @@
-"""The tables of the operator's figures."""
+"""Shows the figures of the operator as tables."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,7 @@
 """The parts of the operator's benchmark, in the order in which they are measured: resources get ready, nothing changes, many change.
 
-API server, etcd, broker and operator are processes. There is no controller manager and no node: at its standard 20 requests a second
-the former would take longer than the operator. What it and the kubelet do is done here.
+API server, etcd, broker and operator are processes. There is no controller manager and no node, since a controller manager with its
+default of 20 requests a second would take longer than the operator. The benchmark does the work of controller manager and kubelet.
 """
 
 import asyncio
@@ -36,17 +36,17 @@ READY, IDLE, EDITS = PARTS = ("ready", "idle", "edits")
 KUBE_CALLS, KAFKA_CALLS = "delayed_topics_operator_kube_calls_total", "delayed_topics_operator_kafka_calls_total"
 REQUESTS = "apiserver_request_total"
 WRITES = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"})
-"""Verbs as the API server counts them."""
+"""The verbs of writes, as the API server counts them."""
 WRITTEN = frozenset(api.plural for kind, api in APIS.items() if kind != "Lease")
-"""Resources that the operator writes because of others. Its Lease it renews every two seconds."""
+"""The resources whose writes are counted. The Lease is left out, because the operator renews it every two seconds."""
 RETRY_CAPS = 90
 SCALED_EACH = 10
-"""Every tenth edit is one of the number of workers."""
+"""Every tenth edit changes the number of workers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorPlan:
-    """`strict`: what is no valid run is run again, and not kept."""
+    """The sizes of the benchmark. `strict`: a run that is not valid is repeated, and its figures are not kept."""
 
     runs: int = 3
     strict: bool = True
@@ -58,13 +58,13 @@ class OperatorPlan:
 
 DEFAULT = OperatorPlan()
 QUICK = OperatorPlan(runs=1, strict=False, resources=50, idle_seconds=35, edits_per_second=10, edit_seconds=20)
-"""Idle for a little longer than it takes until everything is compared again."""
+"""The idle time is a little longer than the interval at which the operator compares everything again."""
 
 Task = Callable[[], Awaitable[Entry]]
 
 
 class Testbed:
-    """Everything that runs. Enter it to start it."""
+    """All processes of the benchmark, which start when it is entered."""
 
     def __init__(self, plan: OperatorPlan) -> None:
         self._plan = plan
@@ -107,17 +107,17 @@ class Testbed:
         return [f"orders-{n}" for n in range(self._plan.resources)]
 
     def manifest(self, name: str) -> dict[str, Any]:
-        """Five partitions of four topics, one worker."""
+        """Returns a DelayedTopic with four topics, which have five partitions in all, and one worker."""
         return self.harness.delayed_topic(name, partitions=2)
 
     def cpu_seconds(self) -> dict[str, float]:
-        """So far. What the benchmark has started counts with itself only here."""
+        """Returns the processor seconds so far by process. Those of the benchmark don't include the processes that it started."""
         spent = cpu_seconds(self.pids)
         spent["benchmark"] -= sum(seconds for name, seconds in spent.items() if name != "benchmark")
         return spent
 
     async def calls(self) -> dict[str, Counter[tuple[str, ...]]]:
-        """So far: the operator's to the API server, and to Kafka, and what the API server was asked to write by anybody."""
+        """Returns the calls so far: the operator's to the API server and to Kafka, and the writes of all clients of the API server."""
         metrics = await asyncio.to_thread(self.harness.operator.metrics)
         requests = counted(await self.cluster.text("/metrics"), REQUESTS, "verb", "resource", "subresource")
         return {
@@ -128,7 +128,7 @@ class Testbed:
 
 
 class Span:
-    """What was used between its begin and `end`."""
+    """Measures what is used between `begin` and `end`."""
 
     def __init__(
         self, testbed: Testbed, cpu: Mapping[str, float], calls: Mapping[str, Counter[tuple[str, ...]]]
@@ -144,7 +144,7 @@ class Span:
         return cls(testbed, testbed.cpu_seconds(), calls)
 
     async def end(self) -> tuple[float, dict[str, float], dict[str, dict[str, int]]]:
-        """Seconds, processor seconds by process, and calls by kind and what they were."""
+        """Returns the seconds, the processor seconds by process, and the calls by kind and name."""
         seconds = time.monotonic() - self.began
         cpu = {name: round(value - self._cpu[name], 1) for name, value in self._testbed.cpu_seconds().items()}
         now = await self._testbed.calls()
@@ -153,27 +153,27 @@ class Span:
 
 
 async def measure(plan: OperatorPlan, parts: Collection[str], keep: Callable[[str, Task], Awaitable[None]]) -> None:
-    """One run of each of these parts, on a testbed of their own. `keep`: called with the part's name and what measures it."""
+    """Runs each of these parts once, on one new testbed. `keep` is called with the name of each part and the task that measures it."""
     async with Testbed(plan) as testbed:
         if READY not in parts:
-            await ready(testbed, plan)  # the others need the resources
+            await ready(testbed, plan)  # the other parts need the resources
         for part, measuring in ((READY, ready), (IDLE, idle), (EDITS, edits)):
             if part in parts:
                 await keep(part, partial(measuring, testbed, plan))
 
 
 async def ready(testbed: Testbed, plan: OperatorPlan) -> Entry:
-    """All are created at once, as by an apply of many manifests."""
+    """Creates all resources at once, like an apply of many manifests."""
     resources = testbed.resources
     with step(f"{plan.resources:,} DelayedTopics get Ready"):
         span = await Span.begin(testbed)
 
         async def create(name: str) -> None:
-            resources.asked(await testbed.cluster.create(testbed.manifest(name)))
+            resources.add_request(await testbed.cluster.create(testbed.manifest(name)))
 
         await asyncio.gather(*map(create, testbed.names))
         created_seconds = time.monotonic() - span.began
-        await resources.until_finished("all DelayedTopics are Ready")
+        await resources.wait_finished("all DelayedTopics are Ready")
         seconds, cpu, calls = await span.end()
         say(
             f"{seconds:.1f} s, {cpu['operator']:.1f} s of it the operator's on a processor, {testbed.meter.peak_mib:.0f} MiB"
@@ -191,7 +191,7 @@ async def ready(testbed: Testbed, plan: OperatorPlan) -> Entry:
 
 
 async def idle(testbed: Testbed, plan: OperatorPlan) -> Entry:
-    """Nothing changes."""
+    """Measures what the operator does while nothing changes."""
     with step(f"idle for {plan.idle_seconds} s, {plan.resources:,} DelayedTopics"):
         await _until_quiet(testbed)
         span = await Span.begin(testbed)
@@ -215,7 +215,7 @@ QUIET_SECONDS = 5.0
 
 
 async def _until_quiet(testbed: Testbed) -> None:
-    """What the operator still has to do comes first: passes that its own writes have caused."""
+    """Waits until the operator has finished the passes that its own writes have caused."""
     before = None
     while (now := (await testbed.calls())["writes"]) != before:
         before = now
@@ -223,7 +223,7 @@ async def _until_quiet(testbed: Testbed) -> None:
 
 
 async def edits(testbed: Testbed, plan: OperatorPlan) -> Entry:
-    """At a steady rate, each of another resource than the one before, and then until all are as they were declared last."""
+    """Edits one resource after the other at a steady rate, and waits until all are as they were declared last."""
     random, names = Random(1), testbed.names
     declared: dict[str, dict[str, int]] = {name: {"retryCap": 5, "replicas": 1} for name in names}
     testbed.resources.finished.clear()
@@ -237,7 +237,7 @@ async def edits(testbed: Testbed, plan: OperatorPlan) -> Entry:
         else:
             declared[name]["retryCap"] = random.randint(1, RETRY_CAPS)
             spec = {"retryCap": declared[name]["retryCap"]}
-        testbed.resources.asked(await testbed.cluster.patch(testbed.manifest(name), {"spec": spec}))
+        testbed.resources.add_request(await testbed.cluster.patch(testbed.manifest(name), {"spec": spec}))
 
     with step(f"{plan.edits_per_second} edits a second for {plan.edit_seconds} s, {plan.resources:,} DelayedTopics"):
         span = await Span.begin(testbed)
@@ -246,7 +246,7 @@ async def edits(testbed: Testbed, plan: OperatorPlan) -> Entry:
                 await asyncio.sleep(max(0.0, span.began + number / plan.edits_per_second - time.monotonic()))
                 tasks.create_task(edit(names[number % len(names)], number))
         edited_seconds = time.monotonic() - span.began
-        await testbed.resources.until_finished("all edits are followed")
+        await testbed.resources.wait_finished("all edits are followed")
         seconds, cpu, calls = await span.end()
         await _check_converged(testbed, declared)
         say(f"{total / edited_seconds:.0f} edits/s, converged {seconds - edited_seconds:.1f} s after the last")
@@ -268,7 +268,7 @@ async def edits(testbed: Testbed, plan: OperatorPlan) -> Entry:
 
 
 async def _check_converged(testbed: Testbed, declared: Mapping[str, Mapping[str, int]]) -> None:
-    """By registry and StatefulSets, whatever the statuses say. Raises DevclusterError."""
+    """Compares the registry and the StatefulSets with what was declared, whatever the statuses say. Raises DevclusterError."""
     layouts = (await asyncio.to_thread(testbed.harness.registry)).layouts
     live = await asyncio.to_thread(testbed.harness.api.list_all, "StatefulSet", SYSTEM_NAMESPACE)
     replicas = {s["metadata"]["labels"]["delayedtopics.io/name"]: s["spec"]["replicas"] for s in live}
@@ -286,7 +286,7 @@ def _named(counter: Counter[tuple[str, ...]]) -> dict[str, int]:
 
 
 def _each(calls: Mapping[str, Mapping[str, int]], number: float) -> dict[str, dict[str, float]]:
-    """Of the operator's calls, how many each; with the sums."""
+    """Returns the operator's calls divided by `number`, with their sums."""
     return {
         kind: {"all": round(sum(by.values()) / number, 2), **{name: round(n / number, 2) for name, n in by.items()}}
         for kind, by in calls.items()

@@ -1,5 +1,7 @@
-"""How fast the processors are while something is measured: on a shared host each may get half of what it has at other times,
-and nothing but its own pace tells."""
+"""Measures the speed of the processors during a measurement.
+
+On a shared host, a processor may be half as fast as at other times. Only the time that the same work takes shows this.
+"""
 
 import threading
 import time
@@ -11,14 +13,14 @@ from delayed_topics_kafka.closing import Closing
 __all__ = ["Pace", "slowed_share"]
 
 SLOW = 1.25
-"""Times the time that the same work takes when nothing disturbs it."""
+"""Work is slow if it takes this many times as long as when nothing disturbs it."""
 EVERY_SECONDS = 0.25
 STEPS = 100_000
-"""Some 2 ms, so that all of it takes less than 1 % of one processor."""
+"""These take some 2 ms, so that all repetitions take less than 1 % of one processor."""
 
 
 class Pace(Closing):
-    """Does the same work again and again, in a thread of its own, and notes the processor time that it takes."""
+    """Repeats the same work in a thread of its own, and records the processor time of each repetition."""
 
     def __init__(self) -> None:
         self._seconds: list[float] = []
@@ -35,11 +37,11 @@ class Pace(Closing):
 
     @property
     def count(self) -> int:
-        """How many times so far."""
+        """The number of repetitions so far."""
         return len(self._seconds)
 
     def slowed_since(self, count: int) -> float:
-        """Of those since then, the share that was slow."""
+        """Returns the share of slow repetitions since the first `count` ones."""
         return slowed_share(self._seconds[count:], of=self._seconds)
 
     def _run(self) -> None:
@@ -51,7 +53,7 @@ class Pace(Closing):
 
 
 def slowed_share(seconds: list[float], *, of: list[float]) -> float:
-    """How many of these took longer than the fastest tenth `of` all did, by far."""
+    """Returns the share of `seconds` that took much longer than the fastest tenth of all repetitions, which are in `of`."""
     if len(of) < 2 or not seconds:
         return 0.0
     usual = quantiles(of, n=10)[0]

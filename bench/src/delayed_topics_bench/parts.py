@@ -1,4 +1,4 @@
-"""The parts of the benchmark: what each measures, one thing after the other."""
+"""The parts of the benchmark. Each yields tasks, which are run one after the other."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -26,13 +26,13 @@ from delayed_topics_bench.testbed import Testbed
 __all__ = ["PARTS", "Part", "Task"]
 
 Task = Callable[[], Sequence[Entry]]
-"""Measures something once."""
+"""Measures something once, and returns the entries for the results."""
 Part = Callable[[Testbed, Plan], Iterator[Task]]
 
 DELAY_SECONDS = (1, 10)
 TOPICS_PER_WORKER = 250
 VALID_ACK_MS = 15.0
-"""A broker that takes longer without any worker says little about one."""
+"""If the broker takes longer to acknowledge although no worker runs, the run says little about workers."""
 
 
 def drain_tasks(testbed: Testbed, plan: Plan) -> Iterator[Task]:
@@ -50,12 +50,12 @@ def _drain(testbed: Testbed, plan: Plan, size: int) -> Sequence[Entry]:
     for workers in plan.workers:
         with step(f"drain, {size} B, front to ready, workers: {workers}"):
             straight = drain_direct(testbed, workers=workers, records=records, size=size)
-            say(_told(straight))
+            say(_summary(straight))
         with step(f"drain, {size} B, front to delays to ready, workers: {workers}"):
             hopped, first, second = drain_hopped(testbed, workers=workers, records=records, size=size)
-            say(_told(hopped))
+            say(_summary(hopped))
         tops.append(_ceiling(testbed, plan, size))
-        # the host's processors have two speeds, so the ceiling is that of before and after
+        # the host's processors have two speeds, so the ceiling is the mean of those before and after
         top = Ceiling.mean(tops[-2:])
         direct[str(workers)] = _drained(straight, top.relay)
         by_hop[str(workers)] = {
@@ -81,7 +81,7 @@ def _ceiling(testbed: Testbed, plan: Plan, size: int) -> Ceiling:
     return top
 
 
-def _told(drained: Drained) -> str:
+def _summary(drained: Drained) -> str:
     return f"{drained.per_second:,.0f} records/s, {drained.cpu_us_per_record:.1f} µs CPU a record"
 
 

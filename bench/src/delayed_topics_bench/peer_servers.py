@@ -1,4 +1,4 @@
-"""Starting the peers' servers, each as its own documentation says, on ports and in folders of their own."""
+"""Starts the servers of peers as their documentation says, on ports and in folders of their own."""
 
 import shutil
 import time
@@ -23,8 +23,8 @@ __all__ = ["Server", "Stored", "redis", "rocketmq", "spring"]
 START_TIMEOUT_SECONDS = 60.0
 BROKER_MEGABYTES = 1536
 LEVELS = {1: 1, 120: 6}
-"""RocketMQ's delay levels of these delays, in seconds."""
-# RocketMQ reaches into the JDK; its own start scripts are for Java 8.
+"""Delay in seconds → RocketMQ's delay level."""
+# RocketMQ uses internals of the JDK, and its own start scripts are for Java 8.
 OPENED = tuple(
     word
     for package in ("java.nio", "java.lang", "java.util", "sun.nio.ch")
@@ -37,10 +37,10 @@ OPENED = tuple(
 
 
 class ServerProgram(Closing):
-    """A program that serves as long as its `with` block lasts, but for what `kill` and `start` do."""
+    """A server that runs until its `with` block ends, unless `kill` ends it before. `start` starts it again."""
 
     def __init__(self, name: str, command: Sequence[str | Path], *, log: Path, serving: str) -> None:
-        """`serving`: what it tells its log when it serves. Raises CommandFailedError if it ends before, NotInTimeError."""
+        """`serving`: what the server logs when it serves. Raises CommandFailedError if it ends before that, and NotInTimeError."""
         self._name = name
         self._command = command
         self._log = log
@@ -48,23 +48,23 @@ class ServerProgram(Closing):
         self.start()
 
     def start(self) -> None:
-        """Returns when it serves."""
-        told = len(self._log.read_text(errors="replace")) if self._log.exists() else 0
+        """Starts the server, and returns when it serves."""
+        logged = len(self._log.read_text(errors="replace")) if self._log.exists() else 0
         self._process = start_detached(self._command, log=self._log)
 
         def serves() -> bool:
             if not self._process.alive():
                 raise died(self._name, self._log)
-            return self._serving in self._log.read_text(errors="replace")[told:]
+            return self._serving in self._log.read_text(errors="replace")[logged:]
 
         try:
             wait_until(serves, what=f"{self._name} serves (see {self._log})", timeout_seconds=START_TIMEOUT_SECONDS)
-        except BaseException:  # an interrupt, too: nobody has this object yet
+        except BaseException:  # also at an interrupt, since no caller has this object yet
             self.close()
             raise
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kills the server with SIGKILL."""
         self._process.kill()
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class ServerProgram(Closing):
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """Where a peer keeps what is pending: the program, and its folder on the disk."""
+    """The program in which a peer stores pending records, and its folder on the disk."""
 
     program: ServerProgram
     directory: Path
@@ -84,8 +84,10 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """A peer that runs: the Java program that loads it and receives from it, and what that one has to be told. `levels`: delay in
-    seconds → delay level, where it has no other delays. `stored`: None for one that keeps its records in Kafka."""
+    """A running peer: the Java program that sends to it and receives from it, and the arguments of this program.
+
+    `levels`: delay in seconds → delay level, if the peer has no other delays. `stored`: None if the peer stores its records in Kafka.
+    """
 
     main_class: str
     class_path: str
@@ -95,7 +97,7 @@ class Server:
     stored: Stored | None = None
 
     def load(self, directory: Path, log: Path, *, delay_seconds: int, **arguments: object) -> JavaProgram:
-        """Sends records with that delay, and receives them. `directory`: for the samples."""
+        """Starts the program, which sends records with this delay and receives them. `directory`: for the samples."""
         given = {
             **self.arguments,
             **arguments,
@@ -108,7 +110,7 @@ class Server:
 
 @contextmanager
 def redis(testbed: Testbed) -> Iterator[Server]:
-    """With an append-only file, written out each second: what is sent survives a crash of the server but for a second."""
+    """Starts Redis with an append-only file that is synced every second, so that a crash loses at most one second of records."""
     install_redis()
     class_path = class_path_of("redis", jars=maven_jars("bench-redis", SOURCES / "redis" / "pom.xml"))
     directory = testbed.new_directory()
@@ -130,7 +132,7 @@ def redis(testbed: Testbed) -> Iterator[Server]:
 
 
 def rocketmq(version: str, *, timer: bool = False) -> Callable[[Testbed], AbstractContextManager[Server]]:
-    """`timer`: any due time, which RocketMQ 5 has, instead of delay levels."""
+    """Returns what starts RocketMQ. `timer`: use any due time, as RocketMQ 5 can, instead of delay levels."""
 
     @contextmanager
     def started(testbed: Testbed) -> Iterator[Server]:
@@ -147,7 +149,7 @@ def rocketmq(version: str, *, timer: bool = False) -> Callable[[Testbed], Abstra
         name_port, port = free_ports(2)
         namesrv = f"127.0.0.1:{name_port}"
         (directory / "conf").mkdir()
-        for program in ("namesrv", "broker"):  # RocketMQ 4 doesn't start without
+        for program in ("namesrv", "broker"):  # RocketMQ 4 doesn't start without these files
             (directory / "conf" / f"logback_{program}.xml").write_text(
                 '<configuration><root level="WARN"/></configuration>'
             )
@@ -164,7 +166,7 @@ def rocketmq(version: str, *, timer: bool = False) -> Callable[[Testbed], Abstra
             "brokerRole": "ASYNC_MASTER",
             "flushDiskType": "ASYNC_FLUSH",
             "autoCreateTopicEnable": "true",
-            "maxTransferCountOnMessageInMemory": 256,  # at 32, the default, the consumer would be the limit
+            "maxTransferCountOnMessageInMemory": 256,  # with the default of 32, the consumer would be the bottleneck
         }
         (directory / "broker.conf").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         log = directory / "rocketmq.log"
@@ -197,7 +199,7 @@ def rocketmq(version: str, *, timer: bool = False) -> Callable[[Testbed], Abstra
 
 @contextmanager
 def spring(testbed: Testbed) -> Iterator[Server]:
-    """On the same Kafka broker; with the clients that it asks for."""
+    """Prepares Spring Kafka on the broker of the testbed, with the clients that Spring depends on."""
     jars = maven_jars("bench-spring", SOURCES / "spring" / "pom.xml")
     class_path = class_path_of("kafka", "spring", jars=jars)
     topic = f"spring-{time.time_ns()}"

@@ -1,4 +1,4 @@
-"""What else a user would pick, under the same load and the same crash, judged by the same measure: from sending + delay to receipt."""
+"""Measures other systems under the same load and the same crash, by the same measure: from sending + delay to the receipt."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -24,13 +24,16 @@ DELAY_SECONDS = 1
 COLD_RATE, COLD_SECONDS = 5_000, 3
 
 Starter = Callable[[Testbed], AbstractContextManager[Server]]
-"""Starts a peer's servers, ended at the end of the block. Raises DevclusterError if its packages can't be had."""
+"""Starts a peer's servers, which end with the block. Raises DevclusterError if its packages can't be installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """`warms_up`: its server, too, is cold at first, and rejects what it is sent. `most_per_second`: a higher rate would
-    only show how long its queue gets. `has_store`: keeps its records itself, and not in Kafka."""
+    """A system to compare with.
+
+    `warms_up`: the server is slow at first, and rejects records then. `most_per_second`: a higher rate would only show how long the
+    queue gets. `has_store`: the system stores its records itself, and not in Kafka.
+    """
 
     title: str
     start: Starter
@@ -48,14 +51,14 @@ PEERS: Mapping[str, Peer] = {
 
 
 def peer_tasks(testbed: Testbed, plan: Plan) -> Iterator[Callable[[], Sequence[Entry]]]:
-    """Ours first."""
+    """Yields the tasks that measure lateness: delayed topics first, then each peer."""
     yield partial(_ours, testbed, plan)
     for name in plan.peers or PEERS:
         yield partial(_theirs, testbed, PEERS[name], partial(_figures, plan=plan))
 
 
 def recovery_tasks(testbed: Testbed, plan: Plan) -> Iterator[Callable[[], Sequence[Entry]]]:
-    """Ours first, then those with a store of their own."""
+    """Yields the tasks that measure a crash: delayed topics first, then each peer with a store of its own."""
     yield partial(_our_recovery, testbed, plan)
     for name in plan.peers or PEERS:
         if PEERS[name].has_store:

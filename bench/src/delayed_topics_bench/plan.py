@@ -1,4 +1,4 @@
-"""What one run of the benchmark does."""
+"""The sizes, rates and durations of a run of the benchmark."""
 
 import os
 from dataclasses import dataclass
@@ -6,18 +6,22 @@ from dataclasses import dataclass
 __all__ = ["DEFAULT", "QUICK", "SIZE", "Plan"]
 
 SIZE = 100
-"""Bytes of a value where nothing else is said."""
+"""Bytes of a value, unless another size is given."""
 MOST_BACKLOG_BYTES = 600_000_000
 MOST_CEILING_BYTES = 2_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """`sizes`: bytes of a value. `records`: of a backlog, fewer where values are large. `ceiling_records`: of Kafka's own tools,
-    which have to get warm first. `seconds`: of each rate. `warm_seconds`: before these, not counted: the broker's Java compiles
-    until then, 36 s of both cores at 1,000/s. `peers`: none for all. `strict`: what is no valid run is run again, and at last
-    not kept. `members`, `shared_partitions`: of the groups that are rebalanced. `idle_topics`: on one worker for each 250 of them, for
-    `idle_seconds`. `quiet_rate`, `noisy_rates`: records a second of two topics that share a worker."""
+    """What one run of the benchmark does.
+
+    `strict`: a run that is not valid is repeated, and is not kept if none is valid. `sizes`: bytes of a value. `records`: records of a
+    backlog, fewer if values are large. `ceiling_records`: records for Kafka's own tools, which have to warm up first. `seconds`: how long
+    each rate is kept. `warm_seconds`: the time before that, which doesn't count; until then, the broker's JVM compiles, for 36 s of
+    both cores at 1,000/s. `peers`: empty for all. `members`, `shared_partitions`: of the groups that are rebalanced. `idle_topics`: topics
+    that do nothing for `idle_seconds`, with one worker for each 250 of them. `quiet_rate`, `noisy_rates`: records a second of two topics
+    that share a worker.
+    """
 
     runs: int = 3
     strict: bool = True
@@ -43,7 +47,7 @@ class Plan:
 
     @property
     def cores(self) -> int:
-        """How many worker processes run where it isn't said: as many as there are cores."""
+        """The number of worker processes unless another is given: one for each core."""
         return os.cpu_count() or 1
 
     def records_of(self, size: int) -> int:

@@ -1,5 +1,7 @@
-"""A picture of each part of a results file, as PNG files: medians, with lines from the lowest to the highest run. Rebalances have more:
-how late records came out around each event."""
+"""Draws the parts of a results file as PNG files: medians, with lines from the lowest to the highest run.
+
+Rebalances also have pictures of how late records came out around each event.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +30,7 @@ SPREAD = {"ecolor": "#555555", "elinewidth": 1}
 
 
 def draw(body: Mapping[str, Any], directory: Path) -> list[Path]:
-    """Returns the files; a part that was never measured has none."""
+    """Draws all pictures, and returns their files. A part that was never measured has none."""
     pictures: dict[str, Picture] = {}
     for part, figures in parts_of(body).items():
         pictures[part] = Picture(figsize=(8, 4), layout="constrained")
@@ -41,7 +43,7 @@ def draw(body: Mapping[str, Any], directory: Path) -> list[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     files = {name: directory / f"{name}.png" for name in pictures}
     for name, picture in pictures.items():
-        # without the version that it would write into the file: the same figures are the same bytes
+        # without Matplotlib's version in the file, the same figures give the same bytes
         picture.savefig(files[name], dpi=110, metadata={"Software": None})
     return list(files.values())
 
@@ -107,8 +109,8 @@ def _percentile_bars(axes: Axes, rows: Mapping[str, Part]) -> None:
         places = [row + (n - 1.5) * 0.2 for row in range(len(rows))]
         values = [figures.get(share, NOTHING) for figures in rows.values()]
         bars = _bars(axes, places, values, 0.19, color=SHADES[n], label=label)
-        said = [f"{v.median:,.0f}" if v.median >= 10 else f"{v.median:.1f}" for v in values]
-        axes.bar_label(bars, said, fontsize=7)
+        labels = [f"{v.median:,.0f}" if v.median >= 10 else f"{v.median:.1f}" for v in values]
+        axes.bar_label(bars, labels, fontsize=7)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
@@ -146,7 +148,7 @@ def _profile(axes: Axes, part: Part) -> None:
 
 
 def _stacked(axes: Axes, part: Part, names: Sequence[str]) -> None:
-    """A bar of each row, µs a record, divided by name."""
+    """Draws a bar for each row, in µs per record, divided by name."""
     colours = mpl.colormaps["Blues"]
     left = [0.0] * len(part)
     for n, name in enumerate(names):

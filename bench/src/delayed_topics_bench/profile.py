@@ -1,4 +1,4 @@
-"""Where a worker's processor time goes, by what it does: sampled by perf, which sees its threads, librdkafka and the kernel."""
+"""Measures the processor time of a worker by activity, sampled by perf, which sees its threads, librdkafka and the kernel."""
 
 import re
 import shutil
@@ -28,13 +28,13 @@ _BY_SYMBOL = {
     "headers": r"rd_kafka_header|rd_list_|rd_kafka_message_headers",
     "reading batches": r"rd_kafka_msgset_reader|rd_slice_|rd_kafka_op_new_fetch_msg",
 }
-"""Area → how the functions of libc and librdkafka begin that belong to it. The first that fits counts."""
+"""Area → a pattern for the beginning of the names of its functions in libc and librdkafka. The first match counts."""
 AREAS = (ENGINE, *_BY_SYMBOL, REST, KERNEL)
 _SAMPLE = re.compile(r"^\s*[0-9a-f]+\s+(?P<symbol>.*) \((?P<object>[^()]*|\[.*\])\)$")
 
 
 def area_of(symbol: str, shared_object: str) -> str:
-    """Of a function, by its name and the file that it is in."""
+    """Returns the area of a function, by the name of the function and the file that contains it."""
     if "delayed_topics_engine" in shared_object:
         return ENGINE
     for area, begins in _BY_SYMBOL.items():
@@ -46,10 +46,11 @@ def area_of(symbol: str, shared_object: str) -> str:
 
 
 class Profile:
-    """Given to a drain or a load of one worker; afterwards `figures` has area → µs a record. Needs perf.
+    """Watches a drain or a load of one worker. Afterwards, `figures` has area → µs per record. Needs perf.
 
-    `records`: how many go through meanwhile. `warm_seconds`: what comes first, and isn't looked at. `seconds`: how long after
-    that; None: until it is over."""
+    `records`: how many records the worker moves meanwhile. `warm_seconds`: the time before the samples begin. `seconds`: how long they
+    last; None: until the end.
+    """
 
     def __init__(self, directory: Path, *, records: int, warm_seconds: int = 0, seconds: int | None = None) -> None:
         self.figures: dict[str, float] = {}

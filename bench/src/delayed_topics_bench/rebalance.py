@@ -1,4 +1,4 @@
-"""Groups that are busy, and the events that rebalance them: workers with each protocol and assignor, and plain consumers beside them."""
+"""Rebalances busy groups by several events: workers with each protocol and assignor, and plain consumers for comparison."""
 
 import json
 import signal
@@ -24,20 +24,20 @@ __all__ = ["EVENTS", "SETUPS", "EventKind", "Setup", "rebalance"]
 
 EventKind = Literal["join", "leave", "restart", "kill", "grow"]
 EVENTS: tuple[EventKind, ...] = ("join", "leave", "restart", "kill", "grow")
-"""`leave`: scaled away. `restart`: SIGKILL, and a new process of the same name at once. `kill`: SIGKILL for good. `grow`: the topics get
-half as many partitions more."""
+"""`leave`: a member is scaled down. `restart`: SIGKILL, and a new process of the same name at once. `kill`: SIGKILL without a new process.
+`grow`: the topics get half as many partitions more."""
 PER_PARTITION_PER_SECOND = 34
 STEADY_GAP_MS = 200
-"""The event comes when every partition gave records for CALM_SECONDS with no such gap. It is far above what a quiet group shows: members
-that have just started would otherwise set the floor that an interruption must exceed."""
+"""The event comes when every partition has given records for CALM_SECONDS without such a gap. Without this wait, members that have just
+started would set the floor that an interruption has to exceed. The gap is far longer than those of a quiet group."""
 CALM_GAP_MS = 1000
-"""The measurement ends when they did so again with no such gap."""
+"""The measurement ends when they have done so again without such a gap."""
 TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """Who serves. `worker`: fields of worker.json. `plain`: settings of a consumer that only forwards what it gets."""
+    """What the members of a group are. `worker`: fields of worker.json. `plain`: settings of a consumer that only forwards records."""
 
     worker: Mapping[str, str] | None = None
     plain: Mapping[str, str] | None = None
@@ -48,7 +48,7 @@ class Setup:
 
     @property
     def sees_growth(self) -> bool:
-        """By default a plain consumer looks every five minutes."""
+        """A plain consumer doesn't: by default, it refreshes its metadata every five minutes."""
         return self.plain != {}
 
 
@@ -68,7 +68,7 @@ SETUPS: Mapping[str, Setup] = {
 
 
 class Member(Protocol):
-    """One of the group, a process."""
+    """A process that is a member of the group."""
 
     def wait_up(self) -> None: ...
     def terminate(self) -> int: ...
@@ -76,7 +76,7 @@ class Member(Protocol):
 
 
 class _Forwarder:
-    """A process of `forwarder`."""
+    """A process that runs `forwarder`."""
 
     def __init__(self, testbed: Testbed, topic: DeclaredTopic, member: str, settings: Mapping[str, str]) -> None:
         sources = f"{topic.names.front},{topic.names.delays}"
@@ -87,9 +87,9 @@ class _Forwarder:
             self._process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=log)
 
     def wait_up(self) -> None:
-        """Until it says so."""
+        """Waits for the line that the process prints when it is up."""
         assert self._process.stdout is not None
-        assert self._process.stdout.readline(), f"it has ended (see {self._log})"
+        assert self._process.stdout.readline(), f"the forwarder has ended (see {self._log})"
 
     def terminate(self) -> int:
         self._process.send_signal(signal.SIGTERM)
@@ -127,7 +127,7 @@ class _Group:
         return {place: member.client_id for member in group.members for place in member.assignment}
 
     def wait_settled(self) -> Owners:
-        """Who has what, once everything has somebody."""
+        """Waits until each partition has an owner, and returns the owners."""
         wanted = self.topic.record.front_partitions + self.topic.record.layout.partition_count
         owners: Owners = {}
 
@@ -143,8 +143,8 @@ class _Group:
         )
         return owners
 
-    def make(self, event: EventKind) -> None:
-        """Lets it happen to the last member, to one more, or to the topics."""
+    def trigger(self, event: EventKind) -> None:
+        """Triggers the event for the last member, for a new one, or for the topics."""
         last = max(self.members)
         match event:
             case "join":
@@ -167,8 +167,11 @@ class _Group:
 
 @contextmanager
 def _load(topic: DeclaredTopic) -> Iterator[None]:
-    """Records into each front partition at a steady pace, each with the time at which it was sent. All partitions get theirs at the
-    same time: with records one by one the broker had to answer thousands of requests a second, and was what everybody waited for."""
+    """Produces records to each front partition at a steady pace. The value is the time of sending.
+
+    All partitions get their records at the same time. If the records were spread out, the broker would have to answer thousands of
+    requests a second, and would be the bottleneck.
+    """
 
     def send(_: int) -> None:
         now = b"%d" % _now_ms()
@@ -181,7 +184,7 @@ def _load(topic: DeclaredTopic) -> Iterator[None]:
 
 
 class _Received:
-    """What comes to the ready topic, by partition: when it was appended, and when it was sent."""
+    """The records of the ready topic by partition: when they were appended, and when they were sent."""
 
     def __init__(self, topic: DeclaredTopic, consumer: Consumer) -> None:
         self._topic, self._consumer = topic.names.ready, consumer
@@ -191,13 +194,13 @@ class _Received:
         self.follow(topic.record.ready_partitions)
 
     def follow(self, partitions: int) -> None:
-        """So many, from now on."""
+        """Reads this many partitions from now on."""
         new = range(len(self.appends_ms), partitions)
         self.sent_ms.update({partition: [] for partition in new})
         self.appends_ms.update({partition: [] for partition in new})
 
     def read(self) -> None:
-        # by the thread that reads: the client (2.16) lets another one wait for as long as this one calls it again and again
+        # in the thread that reads: the client (2.16) makes another thread wait for as long as this one keeps calling it
         new = range(self._assigned, len(self.appends_ms))
         if new:
             self._consumer.incremental_assign([TopicPartition(self._topic, partition, 0) for partition in new])
@@ -209,7 +212,7 @@ class _Received:
                 self.appends_ms[partition].append(message.timestamp()[1])
 
     def wait_calm(self, *, gap_ms: int, after_ms: int = 0) -> None:
-        """Until each partition has given records for a while, without a gap of `gap_ms`, after that time."""
+        """Waits until each partition has given records for CALM_SECONDS after `after_ms`, without a gap of `gap_ms`."""
 
         def calm() -> bool:
             now_ms = _now_ms()
@@ -223,7 +226,7 @@ class _Received:
 
         wait_until(
             calm,
-            what="every partition gives records all the time",
+            what="every partition gives records without a gap",
             timeout_seconds=TIMEOUT_SECONDS,
             poll_seconds=0.5,
             evidence=lambda: {partition: times[-3:] for partition, times in self.appends_ms.items()},
@@ -232,7 +235,7 @@ class _Received:
 
 @contextmanager
 def _received(testbed: Testbed, topic: DeclaredTopic) -> Iterator[_Received]:
-    """Read until the block ends."""
+    """Reads the ready topic until the block ends."""
     consumer = Consumer(
         {
             "bootstrap.servers": testbed.bootstrap,
@@ -248,7 +251,7 @@ def _received(testbed: Testbed, topic: DeclaredTopic) -> Iterator[_Received]:
 
 
 def rebalance(testbed: Testbed, setup: Setup, *, members: int, partitions: int, event: EventKind) -> Interruption:
-    """One event in a group that has settled and is busy."""
+    """Measures one event in a group that has settled and is busy."""
     with testbed.declared((0,), partitions=partitions) as topic, _received(testbed, topic) as received:
         group = _Group(testbed, topic, setup, {})
         try:
@@ -258,7 +261,7 @@ def rebalance(testbed: Testbed, setup: Setup, *, members: int, partitions: int, 
                 before = group.wait_settled()
                 received.wait_calm(gap_ms=STEADY_GAP_MS)
                 event_ms = _now_ms()
-                group.make(event)
+                group.trigger(event)
                 received.follow(topic.record.ready_partitions)
                 last, up_ms = max(group.members), None
                 if event in ("join", "restart"):

@@ -1,4 +1,4 @@
-"""How late records came out around each event, as a picture."""
+"""Draws how late records came out around each event."""
 
 from collections.abc import Mapping, Sequence
 from math import nan
@@ -15,11 +15,11 @@ LINES = {
     "moved": ("#4292c6", 2.0, "partitions that moved"),
     "others": ("#d94801", 0.8, "partitions that kept their worker"),
 }
-"""Colour and width: where they are the same, both can be seen."""
+"""Colour, width and label. The widths differ, so that both lines can be seen where they coincide."""
 
 
 def draw_timelines(picture: Picture, shown: Timelines) -> None:
-    """Events from top to bottom, setups from left to right, a line of each run. Those of one event have the same scale."""
+    """Draws events from top to bottom and setups from left to right, with a line for each run. Panels of one event share the scale."""
     setups = list(dict.fromkeys(setup for by_setup in shown.events.values() for setup in by_setup))
     picture.set_size_inches(2 + 2.1 * len(setups), 1.2 + 1.6 * len(shown.events))
     grid = picture.subplots(len(shown.events), len(setups), sharex="row", sharey=True, squeeze=False)

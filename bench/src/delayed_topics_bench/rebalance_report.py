@@ -1,4 +1,4 @@
-"""The figures of rebalances as a table, and what their pictures show over time."""
+"""The table of the figures of rebalances, and the data for their pictures over time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,24 +22,25 @@ COLUMNS: Mapping[str, tuple[str, Callable[[Figure | None], str]]] = {
     "floor_ms": ("nothing happening, ms", count),
     "late": ("late records", count),
 }
-"""Of a field of `Interruption`."""
+"""Field of `Interruption` → title and format of its column."""
 
 
 def rebalances(part: Part) -> Grid:
-    """What was not measured has no column."""
+    """Returns the table. A field that was not measured has no column."""
     columns = {name: column for name, column in COLUMNS.items() if any(name in figures for figures in part.values())}
     return Grid(
         title="Rebalances of busy groups",
         columns=["", *(title for title, _ in columns.values())],
         rows=[
-            [key, *(said(figures.get(name)) for name, (_, said) in columns.items())] for key, figures in part.items()
+            [key, *(formatted(figures.get(name)) for name, (_, formatted) in columns.items())]
+            for key, figures in part.items()
         ],
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timelines:
-    """A picture of groups of one size. `name`: its file's, without the suffix. `events`: event → setup → the `Timeline` of each run."""
+    """A picture of groups of one size. `name`: the file name without suffix. `events`: event → setup → the `Timeline` of each run."""
 
     name: str
     title: str
@@ -47,7 +48,7 @@ class Timelines:
 
 
 def timelines_of(body: Mapping[str, Any]) -> list[Timelines]:
-    """Of each size that a results file has; older runs have none."""
+    """Returns the pictures for each size of group in a results file. Older runs have no timelines."""
     sizes: dict[str, dict[str, dict[str, Sequence[Mapping[str, Any]]]]] = {}
     for key, runs in body["parts"].get("rebalance", {}).items():
         event, _, rest = key.partition(", ")

@@ -1,4 +1,4 @@
-"""A crash with many records pending: how soon a system serves again, what is lost by it, and what a pending record takes."""
+"""Measures a crash with many records pending: how soon a system serves again, what it loses, and what a pending record takes."""
 
 import time
 import uuid
@@ -20,22 +20,25 @@ from delayed_topics_bench.testbed import Testbed
 __all__ = ["DELAY_SECONDS", "Recovered", "System", "ours", "recovery", "theirs"]
 
 DELAY_SECONDS = 120
-"""Of all records. RocketMQ has a level for it. The crash and the recovery take place before the first record is due."""
+"""The delay of all records; RocketMQ has a level for it. The crash and the recovery take place before the first record is due."""
 MOST_PER_SECOND = 100_000
 IN_FLIGHT = 2_000
-"""Unacknowledged messages of RocketMQ's producer, which has no bound of its own: its broker rejects what it can't take in time."""
+"""The bound of unacknowledged messages. RocketMQ's producer has none, and its broker rejects what it can't accept in time."""
 IDLE_SECONDS, LATE_SECONDS = 60, 300
-"""After the last record is due: what has not come is lost when none has come for IDLE_SECONDS, or after LATE_SECONDS."""
+"""Once the last record is due, missing records are lost when none has come for IDLE_SECONDS, or after LATE_SECONDS."""
 SENT_SECONDS = 300.0
 BLOCK_BYTES = 512
-"""As stat(2) counts them."""
+"""The size of the blocks that stat(2) counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """One that keeps pending records. `load`: with a folder for the samples, a number of records, and how many of them a second: a program
-    that sends these and receives them. `crash`: SIGKILL of all servers. `recover`: starts them, and returns when they serve.
-    `stored_bytes`: on the disk; `resident_bytes`: of all servers."""
+    """A system that stores pending records.
+
+    `load`: starts a program that sends records and receives them; the arguments are a folder for the samples, the number of records,
+    and the records per second. `crash`: kills all servers with SIGKILL. `recover`: starts the servers, and returns when they serve.
+    `stored_bytes`: the bytes on the disk. `resident_bytes`: the memory of all servers.
+    """
 
     load: Callable[[Path, int, int], JavaProgram]
     crash: Callable[[], None]
@@ -46,9 +49,13 @@ class System:
 
 @dataclass(frozen=True, kw_only=True)
 class Recovered:
-    """`sent_per_s`: records that were acknowledged. `disk_bytes`: for each pending record; `resident_mib`: of all servers with all of them
-    pending. `serving_s`: from the start of the servers, after the crash. `received_per_s`: from the first receipt to the last. `late`: in
-    milliseconds by percentile, from sending + delay to receipt. `rejected`: records that were not acknowledged."""
+    """The figures of a crash.
+
+    `sent_per_s`: acknowledged records a second. `disk_bytes`: bytes on the disk per pending record. `resident_mib`: the memory of all
+    servers while all records are pending. `serving_s`: from the start of the servers after the crash until they serve. `received_per_s`:
+    records a second from the first receipt to the last. `late`: milliseconds by percentile, from sending + delay to the receipt.
+    `rejected`: records that were not acknowledged.
+    """
 
     records: int
     sent_per_s: int
@@ -61,14 +68,14 @@ class Recovered:
     verdict: Verdict
 
     def figures(self) -> dict[str, Any]:
-        """As they are stored: with three counts of the verdict."""
+        """Returns the figures as they are stored, with three counts of the verdict."""
         verdict = self.verdict
         counts = {"early": verdict.early, "lost": verdict.lost, "doubled": verdict.doubled}
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "verdict"} | counts
 
 
 def recovery(testbed: Testbed, system: System, *, records: int) -> Recovered:
-    """All records are sent, then all servers are killed and started again, and then the records become due."""
+    """Sends all records, kills all servers, and starts them again before the records become due."""
     directory = testbed.new_directory()
     before_bytes = system.stored_bytes()
     with system.load(directory, records, min(MOST_PER_SECOND, records)) as program:
@@ -100,7 +107,7 @@ def recovery(testbed: Testbed, system: System, *, records: int) -> Recovered:
 
 @contextmanager
 def ours(testbed: Testbed, *, workers: int) -> Iterator[System]:
-    """The broker crashes, and all workers."""
+    """Yields delayed topics as a system. The broker and all workers crash."""
     with ExitStack() as stack:
         topic = stack.enter_context(testbed.declared((DELAY_SECONDS,)))
         started = stack.enter_context(testbed.workers(topic, workers))
@@ -135,9 +142,9 @@ def ours(testbed: Testbed, *, workers: int) -> Iterator[System]:
 
 
 def theirs(testbed: Testbed, server: Server) -> System:
-    """Of a peer that has its own store."""
+    """Returns a peer as a system. The peer has to have a store of its own."""
     stored = server.stored
-    assert stored is not None, "what a peer keeps in Kafka is not measured here"
+    assert stored is not None, "only peers with a store of their own are measured here"
 
     def load(directory: Path, records: int, rate: int) -> JavaProgram:
         return server.load(
@@ -164,10 +171,10 @@ def _load(records: int, rate: int) -> dict[str, int]:
 
 
 def _on_disk(directory: Path) -> int:
-    """Bytes of the blocks that all files below it have; files that are mapped into memory are longer."""
+    """Returns the bytes of the blocks of all files below a directory. The lengths of memory-mapped files would be larger."""
     found = 0
     for file in directory.rglob("*"):
-        with suppress(FileNotFoundError):  # it was a file for a moment
+        with suppress(FileNotFoundError):  # the file has been deleted meanwhile
             found += file.stat().st_blocks * BLOCK_BYTES
     return found
 

@@ -1,4 +1,4 @@
-"""The figures of a results file as tables: for the terminal, and for the pages about performance in docs/."""
+"""Shows the figures of a results file as tables, in the terminal and on the pages about performance in docs/."""
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ __all__ = ["Grid", "Part", "documents", "grids", "markdown", "parts_of", "sectio
 
 Body = Mapping[str, Any]
 Part = Mapping[str, Any]
-"""Key → figures, merged of all runs."""
+"""The figures of a part by key, merged from all runs."""
 
 DOCS = REPOSITORY / "docs"
 STANDARD = "performance.md"
@@ -31,18 +31,18 @@ DOCUMENTS = {
     "rebalance": "performance-rebalances.md",
     "shared": "performance-shared-workers.md",
 }
-"""Results file → its page, where that is not the standard one."""
+"""Results file → its page, if that is not the standard one."""
 COMPARED, COMPARISON = ("peers", "recovery"), "performance-comparison.md"
 """These parts of a results file have a page of their own."""
 WIDTH = 150
 PAGE_WIDTH = 100
-"""As `mdformat` wraps pages."""
+"""The width at which `mdformat` wraps pages."""
 NOTHING = "No figures are recorded yet."
 PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
 
 
 def parts_of(body: Body) -> dict[str, Part]:
-    """Medians and spreads of what was measured so far, in the order of the tables."""
+    """Returns the medians and spreads of all measurements so far, in the order of the tables."""
     return {
         part: {key: merged([run["figures"] for run in runs]) for key, runs in body["parts"][part].items()}
         for part in _BUILDERS
@@ -51,13 +51,13 @@ def parts_of(body: Body) -> dict[str, Part]:
 
 
 def grids(body: Body) -> Iterator[tuple[str, Grid]]:
-    """A table of each part, with the part's name."""
+    """Yields the name and the table of each part."""
     for part, merged_figures in parts_of(body).items():
         yield part, _BUILDERS[part](merged_figures)
 
 
 def show(body: Body, console: Console | None = None) -> None:
-    """Print them."""
+    """Prints the tables, and the notes about them."""
     console = console or Console(width=WIDTH)
     for _, grid in grids(body):
         table = Table(title=grid.title, title_justify="left")
@@ -71,7 +71,7 @@ def show(body: Body, console: Console | None = None) -> None:
 
 
 def markdown(body: Body, pictures: str) -> str:
-    """The same for a page, in the form that `mdformat` gives it; `pictures`: the folder of its plots, as the page refers to it."""
+    """Returns tables and notes as Markdown, formatted as `mdformat` does it. `pictures`: the folder of the plots, relative to the page."""
     blocks: list[str] = []
     for part, grid in grids(body):
         blocks += [f"### {grid.title}", markdown_table(grid.columns, grid.rows, texts=grid.columns[:1])]
@@ -82,7 +82,7 @@ def markdown(body: Body, pictures: str) -> str:
 
 
 def documents(body: Body, name: str) -> dict[str, str]:
-    """The pages that show the results file of that name, each with what it shows."""
+    """Returns the pages that show the results file of this name, each with the text that it shows."""
     parts = body["parts"]
     shown = {DOCUMENTS.get(name, STANDARD): {part: runs for part, runs in parts.items() if part not in COMPARED}}
     if compared := {part: parts[part] for part in COMPARED if part in parts}:
@@ -92,14 +92,14 @@ def documents(body: Body, name: str) -> dict[str, str]:
 
 
 def section_of(name: str) -> GeneratedSection:
-    """Where a page shows the results file of that name."""
+    """Returns the section of a page that shows the results file of this name."""
     return GeneratedSection(
         begin=f"<!-- figures of {name}.json: written by make bench -->", end=f"<!-- end of {name}.json -->"
     )
 
 
 def write_documents(body: Body, name: str, docs: Path = DOCS) -> None:
-    """Put the tables into their sections of the pages."""
+    """Writes the tables into their sections of the pages."""
     for page, text in documents(body, name).items():
         section_of(name).write(docs / page, text)
 

@@ -1,4 +1,4 @@
-"""bench/results/*.json: what was measured, by part and key, each run of it; a new series replaces the one before."""
+"""The results files bench/results/*.json: all runs, by part and key. A new series of runs replaces the one before."""
 
 import json
 import os
@@ -30,17 +30,17 @@ __all__ = [
 
 RESULTS = REPOSITORY / "bench" / "results"
 PATIENCE_SECONDS = 60
-"""With records of peers."""
+"""How long to wait for the records of peers after the last sending."""
 NOT_RECEIVED = f"not_received_in_{PATIENCE_SECONDS}_s"
 NOT_TO_BE_HAD = "not_to_be_had"
-"""The figure of a peer that could not be started: why."""
+"""The figure of a peer that could not be started; its value is the reason."""
 
 Run = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What one run has measured of one thing, as `body["parts"][part][key]` gets it. `problem`: why it is no valid run."""
+    """The figures of one run, which are added to `body["parts"][part][key]`. `problem`: why the run is not valid."""
 
     key: str
     figures: Mapping[str, Any]
@@ -49,7 +49,7 @@ class Entry:
 
 
 class Results:
-    """The file; `body` is its content."""
+    """A results file. `body` is its content."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -57,10 +57,12 @@ class Results:
         self.body: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"parts": {}}
 
     def add(self, part: str, entry: Entry, *, others: float, slowed: float) -> None:
-        """Take in a run, and write the file: what was measured stays when a later one fails. The first of this series ends the
-        one before. `others`: the share of the machine that other programs took meanwhile. `slowed`: of that time, how
-        much of it the processors were slower than usual."""
-        note: dict[str, Any] = {
+        """Adds a run and writes the file, so that the run stays if a later one fails. The first run of a series removes the series before.
+
+        `others`: the share of the machine that other programs took during the run. `slowed`: the share of the time in which the
+        processors were slower than usual.
+        """
+        run: dict[str, Any] = {
             "at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
             "commit": revision(),
             "cpu": _cpu(),
@@ -69,21 +71,21 @@ class Results:
             "figures": dict(entry.figures),
         }
         if entry.verdict is not None:
-            note["checked"] = asdict(entry.verdict)
+            run["checked"] = asdict(entry.verdict)
         if entry.problem is not None:
-            note["problem"] = entry.problem
+            run["problem"] = entry.problem
         series = self.body["parts"].setdefault(part, {})
         if (part, entry.key) not in self._begun:
             self._begun.add((part, entry.key))
             series[entry.key] = []
-        series[entry.key].append(note)
+        series[entry.key].append(run)
         self.body["machine"] = _machine()
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text(_text(self.body) + "\n")
 
 
 class Figure(NamedTuple):
-    """A number of several runs."""
+    """A number that several runs have measured."""
 
     median: float
     lowest: float
@@ -91,7 +93,10 @@ class Figure(NamedTuple):
 
 
 def merged(values: list[Any]) -> Any:
-    """The same thing of several runs: numbers become a Figure, all else is the first run's. What a run doesn't have is of the others."""
+    """Merges the figures of several runs. Numbers become a Figure; of all other values, the first run's is taken.
+
+    A figure that some runs lack is merged from those that have it.
+    """
     first = values[0]
     if isinstance(first, dict):
         names = dict.fromkeys(name for value in values for name in value)
@@ -102,7 +107,7 @@ def merged(values: list[Any]) -> Any:
 
 
 def runs_of(body: Mapping[str, Any]) -> Iterator[tuple[str, Run]]:
-    """Each with the name of what it has measured."""
+    """Yields all runs, each with the part and the key that it measured."""
     for part, series in body["parts"].items():
         for key, runs in series.items():
             for one in runs:
@@ -110,7 +115,7 @@ def runs_of(body: Mapping[str, Any]) -> Iterator[tuple[str, Run]]:
 
 
 def _text(body: Mapping[str, Any]) -> str:
-    """As JSON, with a list of numbers on one line: timelines have thousands."""
+    """Formats as JSON, with each list of numbers on one line, because timelines have thousands of numbers."""
     lists = r"\[\n[-+.,\deE\snul]*\]"
     return re.sub(lists, lambda found: json.dumps(json.loads(found[0])), json.dumps(body, indent=2))
 

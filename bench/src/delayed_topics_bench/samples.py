@@ -1,6 +1,6 @@
-"""What a Java program has seen of its records (java/common/Samples.java), and the judgement on it.
+"""Reads what a Java program sent and received (java/common/Samples.java), and judges it.
 
-Independent of the worker: due times come from the acknowledgements that the producer got, not from the records' headers.
+The judgement is independent of the worker: due times come from the acknowledgements that the producer got, not from the records' headers.
 """
 
 from collections.abc import Mapping
@@ -16,16 +16,19 @@ __all__ = ["RECEIVED", "SENT", "Samples", "Verdict", "begun_late", "due_under_lo
 Numbers = NDArray[np.int64]
 
 SENT = np.dtype([("sent_us", "<i8"), ("acked_us", "<i8"), ("stamp_ms", "<i8")])
-"""One a record, in the order of their numbers; -1: unknown. `stamp_ms`: the broker's time of it."""
+"""One item for each record, in the order of record numbers; -1: unknown. `stamp_ms`: the broker's timestamp of the record."""
 RECEIVED = np.dtype([("number", "<i4"), ("partition", "<i4"), ("at_us", "<i8"), ("stamp_ms", "<i8")])
-"""One a receipt, in their order."""
+"""One item for each receipt, in the order of receipts."""
 PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Counts of records. `disordered`: first copies that came after a later record of their partition and delay; `order_exempt`:
-    those of them of which no order is promised (see overtaken), where that was looked at."""
+    """Counts of records.
+
+    `disordered`: first copies that came after a later record of their partition and delay. `order_exempt`: the number of these for
+    which no order is promised (see overtaken), if this was checked.
+    """
 
     records: int = 0
     early: int = 0
@@ -47,31 +50,31 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """`sent`: of dtype SENT; `received`: of dtype RECEIVED."""
+    """The records that were sent (dtype SENT), and the receipts (dtype RECEIVED)."""
 
     sent: NDArray[np.void]
     received: NDArray[np.void]
 
     @classmethod
     def read(cls, directory: Path) -> Self:
-        """What `Samples.write` of the Java programs has left."""
+        """Reads the files that `Samples.write` of the Java programs has written."""
         return cls(
             sent=np.fromfile(directory / "sent.bin", SENT), received=np.fromfile(directory / "received.bin", RECEIVED)
         )
 
     @property
     def acked(self) -> NDArray[np.bool_]:
-        """By number: whether the broker has taken the record. Only such a record can be lost."""
+        """By number: whether the broker has acknowledged the record. Only an acknowledged record can be lost."""
         return np.asarray(self.sent["acked_us"] >= 0)
 
     @property
     def rejected(self) -> int:
-        """How many records the broker has not taken."""
+        """The number of records that the broker has not acknowledged."""
         return int((~self.acked).sum())
 
     @property
     def stamp_us(self) -> Numbers:
-        """By number: the broker's time of it."""
+        """By number: the broker's timestamp of the record."""
         return np.asarray(self.sent["stamp_ms"] * 1000)
 
     @property
@@ -81,7 +84,7 @@ class Samples:
         return np.asarray(self.received[index])
 
     def late_us(self, due_us: Numbers, *, numbers: NDArray[np.bool_] | None = None) -> Numbers:
-        """Of each record from its due time to its first receipt; `numbers`: only of those."""
+        """Returns the time from the due time of each record to its first receipt. `numbers`: a mask that selects records."""
         first = self.first
         if numbers is not None:
             first = first[numbers[first["number"]]]
@@ -89,13 +92,13 @@ class Samples:
 
 
 def due_under_load(samples: Samples, *, due_us: Numbers, warm_seconds: int) -> NDArray[np.bool_]:
-    """By number: whether the record was due while others were still being sent, and not in the first `warm_seconds` of that."""
+    """By number: whether the record was due while others were still being sent, but not in the first `warm_seconds`."""
     sent_us = samples.sent["sent_us"]
     return np.asarray((due_us >= sent_us.min() + warm_seconds * 1_000_000) & (due_us <= sent_us.max()))
 
 
 def begun_late(samples: Samples, *, warm_seconds: int) -> str | None:
-    """Why it is no valid run if nothing was received in the first `warm_seconds`: the start of the consumer would count as lateness."""
+    """Returns why the run is not valid if nothing came in the first `warm_seconds`: the consumer's start would count as lateness."""
     received_us = samples.received["at_us"]
     if not len(received_us):
         return "nothing was received"
@@ -108,11 +111,15 @@ def begun_late(samples: Samples, *, warm_seconds: int) -> str | None:
 
 
 def judge(samples: Samples, *, due_us: Numbers, kinds: int = 1) -> Verdict:
-    """`due_us`: by number. `kinds`: number n has the delay n modulo this; order is kept per partition and delay."""
+    """Counts the records that came early, twice, out of order or not at all.
+
+    `due_us`: the due times by number. `kinds`: the number of delays; record n has delay n modulo `kinds`. Order is judged within each
+    partition and delay.
+    """
     received = samples.received
     numbers = received["number"]
     stamped, due_of_each_us = received["stamp_ms"] >= 0, due_us[numbers]
-    # a stamp has whole milliseconds: of what is due 700 us after one, it says the same as of what is due at once
+    # timestamps have whole milliseconds, so the due time is rounded down as well
     early = np.where(stamped, received["stamp_ms"] < due_of_each_us // 1000, received["at_us"] < due_of_each_us)
     first = np.sort(np.unique(numbers, return_index=True)[1])
     seen = np.zeros(len(samples.sent), bool)
@@ -127,7 +134,7 @@ def judge(samples: Samples, *, due_us: Numbers, kinds: int = 1) -> Verdict:
 
 
 def percentiles(late_us: Numbers) -> dict[str, float]:
-    """In milliseconds; each a value that was measured, the next higher one where it lies between two."""
+    """Returns percentiles in milliseconds. Each is a measured value: the higher one where a percentile lies between two."""
     if not len(late_us):
         return {}
     return {

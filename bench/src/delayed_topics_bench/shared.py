@@ -1,4 +1,4 @@
-"""What many topics with nothing to do cost workers that share them, and how soon a new one is served."""
+"""Measures what many idle topics cost the workers that share them, and how soon a new topic is served."""
 
 import time
 import uuid
@@ -15,9 +15,12 @@ NEW_TOPICS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Idle:
-    """`served_s`: from the start of the workers until each partition has one. `cores`: processor time of a worker, as a share of one
-    core, while nothing happens; `resident_mib`: its memory; both of the worker that has most. `new_topic_ms`: from when the registry has
-    a new topic until its first record has come out, the median of NEW_TOPICS."""
+    """The cost of idle topics.
+
+    `served_s`: from the start of the workers until each partition has one. `cores`: the processor time of a worker while nothing
+    happens, as a share of one core; `resident_mib`: the memory of a worker; both are of the worker that uses most. `new_topic_ms`: from
+    the entry of a new topic in the registry until its first record has come out, the median of NEW_TOPICS.
+    """
 
     topics: int
     partitions: int
@@ -29,14 +32,14 @@ class Idle:
 
 
 def idle_topics(testbed: Testbed, *, topics: int, workers: int, seconds: int) -> Idle:
-    """With the protocol and assignor that the operator gives shared workers."""
+    """Measures workers with the protocol and assignor that the operator gives shared workers."""
     harness, group = testbed.harness, f"shared-{uuid.uuid4().hex[:8]}"
     harness.declare_many(topics, (0, 10, 60), partitions=3, front_partitions=1, group=group)
     partitions = topics * 4
     began = time.monotonic()
     processes = testbed.shared_workers(group, workers, partitions=partitions)
     served_s = time.monotonic() - began
-    time.sleep(seconds / 4)  # what is asked for once after an assignment
+    time.sleep(seconds / 4)  # leaves out the requests that workers make once after an assignment
     before = [worker.cpu_seconds() for worker in processes]
     time.sleep(seconds)
     used = [worker.cpu_seconds() - spent for worker, spent in zip(processes, before, strict=True)]

@@ -1,4 +1,4 @@
-"""What every part of the benchmark stands on: one broker, delayed topics, real worker processes, and a backlog at will."""
+"""The testbed of all parts of the benchmark: one broker, delayed topics, real worker processes, and backlogs."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,14 +21,14 @@ from delayed_topics_bench.samples import Samples
 __all__ = ["PARTITIONS", "Backlog", "Testbed"]
 
 PARTITIONS = 8
-"""Of every topic: two for each of four workers."""
+"""The partitions of every topic: two for each of four workers."""
 HEAP_MEGABYTES = 1024
-"""As Kafka's own start script has it."""
+"""The heap that Kafka's own start script sets."""
 BROKER_SETTINGS = {
     "log.segment.delete.delay.ms": "1000",
     "log.initial.task.delay.ms": "1000",
     "transaction.max.timeout.ms": "900000",
-    # left to the system: with Kafka's own of 100 KiB, loopback makes pauses of 210 ms
+    # the system sets them: with Kafka's default of 100 KiB, loopback pauses for 210 ms
     "socket.send.buffer.bytes": "-1",
     "socket.receive.buffer.bytes": "-1",
 }
@@ -38,29 +38,29 @@ READ_TIMEOUT_SECONDS = 120.0
 
 
 class Backlog:
-    """Records in an open transaction: on the broker, and not to be seen yet."""
+    """Records in an open transaction: the broker has them, but they are not visible yet."""
 
     def __init__(self, program: JavaProgram, directory: Path) -> None:
         self._program = program
         self._directory = directory
 
     def show(self) -> int:
-        """Commit; returns the time in milliseconds at which that began."""
+        """Commits the transaction, and returns the time in milliseconds at which the commit began."""
         self._program.say("show")
         (at_ms,) = self._program.expect("shown", timeout_seconds=60)
         return int(at_ms)
 
     def samples(self, received: Path) -> Samples:
-        """What was sent here, and what `Testbed.read` has written into the other directory."""
+        """Returns the samples of what this backlog sent and of what `Testbed.read` has written into `received`."""
         (received / "sent.bin").write_bytes((self._directory / "sent.bin").read_bytes())
         return Samples.read(received)
 
 
 class Testbed:
-    """Enter it to start the broker; everything is gone when it is left."""
+    """Starts the broker when it is entered, and removes everything when it is left."""
 
     def __init__(self, *, exactly_once: bool = False) -> None:
-        """`exactly_once`: workers have this guarantee."""
+        """`exactly_once`: workers have the guarantee ExactlyOnce."""
         self._stack = ExitStack()
         self._exactly_once = exactly_once
         self._launch = Launch()
@@ -72,7 +72,7 @@ class Testbed:
         with ExitStack() as stack:
             stack.enter_context(self.broker)
             self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delayed-topics-bench-")))
-            # a broker that is killed is no news here
+            # the log level hides errors about a broker that is killed on purpose
             connection = Connection(bootstrap_servers=self.broker.bootstrap, further={"log_level": "2"})
             harness = WorkerHarness(connection, self.directory)
             self.harness = stack.enter_context(harness)
@@ -90,11 +90,11 @@ class Testbed:
 
     @property
     def log(self) -> Path:
-        """Of all Java programs."""
+        """The log of all Java programs."""
         return self.directory / "java.log"
 
     def new_directory(self) -> Path:
-        """For the samples of a run."""
+        """Creates a directory for the samples of a run."""
         self._runs += 1
         directory = self.directory / f"run-{self._runs}"
         directory.mkdir()
@@ -102,7 +102,7 @@ class Testbed:
 
     @contextmanager
     def topic(self, name: str, *, partitions: int) -> Iterator[str]:
-        """A new topic of Kafka's, deleted afterwards."""
+        """Creates a plain topic, and deletes it afterwards."""
         self.harness.admin.create_topics(
             [NewTopicSpec(name=name, partitions=partitions, replication_factor=1, config={})]
         )
@@ -115,7 +115,7 @@ class Testbed:
     def declared(
         self, delay_seconds: Sequence[int], *, lanes: int = 1, partitions: int = PARTITIONS
     ) -> Iterator[DeclaredTopic]:
-        """A new delayed topic, deleted afterwards: the disk holds one run at a time."""
+        """Declares a delayed topic, and deletes its topics afterwards, so that the disk holds one run at a time."""
         topic = self.harness.declare(
             delay_seconds, partitions=partitions, lanes_per_delay=lanes, front_partitions=partitions
         )
@@ -126,9 +126,11 @@ class Testbed:
 
     @contextmanager
     def workers(self, topic: DeclaredTopic, count: int, **config: Any) -> Iterator[list[WorkerProcess]]:
-        """That many processes which have settled who serves what; ended afterwards. Start them after a backlog was
-        written: partitions that grow and give no records make a worker look again after three seconds. `config`: further
-        fields of worker.json."""
+        """Starts worker processes, waits until they share the partitions, and ends them afterwards.
+
+        Start them after a backlog was written: partitions that grow and give no records make a worker check again after three seconds.
+        `config`: further fields of worker.json.
+        """
         name = topic.names.front
         partitions = topic.record.front_partitions + topic.record.layout.partition_count
         config = {"guarantee": "ExactlyOnce" if self._exactly_once else "AtLeastOnce", **config}
@@ -151,7 +153,7 @@ class Testbed:
                     worker.terminate()
 
     def shared_workers(self, group: str, count: int, *, partitions: int) -> list[WorkerProcess]:
-        """That many, as the operator starts those that delayed topics share. Returns when all these partitions are served."""
+        """Starts workers as the operator starts shared workers. Returns when this number of partitions is served."""
         started = [
             self.harness.start(member=f"{group}-{n}", ready=False, group=group, protocol="classic", assignor="Sticky")
             for n in range(count)
@@ -167,7 +169,7 @@ class Testbed:
 
     @contextmanager
     def filled(self, topic: DeclaredTopic, *, records: int, size: int) -> Iterator[Backlog]:
-        """New records in the front topic."""
+        """Writes a backlog of new records into the front topic."""
         directory = self.new_directory()
         with self.java(
             "Backlog", "fill", topic=topic.names.front, records=records, size=size, directory=directory
@@ -185,7 +187,7 @@ class Testbed:
         due_at_ms: int | None = None,
         shift_due_ms: int = 0,
     ) -> Iterator[Backlog]:
-        """The hopped records of one delayed topic in the same partitions of another, with another due time."""
+        """Writes a backlog: the hopped records of one delayed topic, in the same partitions of another, with another due time."""
         with self.java(
             "Backlog",
             "copy",
@@ -199,22 +201,24 @@ class Testbed:
             yield Backlog(p, self.directory)
 
     def read(self, topic: str) -> Path:
-        """All that is in a topic now; returns the directory with its samples."""
+        """Reads all records that a topic has now, and returns the directory with the samples."""
         directory = self.new_directory()
         with self.java("Backlog", "read", topic=topic, directory=directory) as program:
             program.finish(timeout_seconds=READ_TIMEOUT_SECONDS)
         return directory
 
     def java(self, main_class: str, *words: str, **arguments: object) -> JavaProgram:
-        """One of the programs of java/kafka, on this broker."""
+        """Starts one of the programs of java/kafka on this broker."""
         given = {"bootstrap": self.bootstrap, **arguments}
-        # its second compiler would take the cores for half a minute from what is measured
+        # Java's second compiler would take the cores from what is measured for half a minute
         options = (*JAVA_OPTIONS, "-XX:TieredStopAtLevel=1")
         return JavaProgram(main_class, words, given, class_path=self.class_path, log=self.log, options=options)
 
     def await_records(self, topic: str, count: int, *, timeout_seconds: float = DRAIN_TIMEOUT_SECONDS) -> None:
-        """Until the topic's partitions have so many offsets in all. Asking for these costs next to nothing. Where marks of
-        transactions are among them: until there are no more of them, either."""
+        """Waits until the topic's partitions have this many offsets in all; such requests cost next to nothing.
+
+        With ExactlyOnce, transaction markers are among the offsets, so this also waits until their number no longer grows.
+        """
         info = self.harness.admin.describe_topics([topic])[topic]
         assert isinstance(info, TopicInfo), info
         keys = [(topic, partition) for partition in range(info.partitions)]

@@ -6,14 +6,14 @@ import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
 
-/** The program's `name=value` arguments, and its talk with the Python program that has started it. */
+/** The program's `name=value` arguments, and the lines that it exchanges with the Python program that started it. */
 final class Options {
     private static final BufferedReader IN =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
 
     private final Map<String, String> values = new HashMap<>();
 
-    /** From here on an exception that nobody catches ends the program, whatever else runs in it. */
+    /** From here on, an uncaught exception in any thread ends the program. */
     Options(String[] arguments) {
         Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
             error.printStackTrace();
@@ -56,9 +56,9 @@ final class Options {
     }
 
     static void await(String line) throws IOException {
-        String heard = IN.readLine();
-        if (!line.equals(heard)) {
-            throw new IOException("expected " + line + ", got " + heard);
+        String received = IN.readLine();
+        if (!line.equals(received)) {
+            throw new IOException("expected " + line + ", got " + received);
         }
     }
 }

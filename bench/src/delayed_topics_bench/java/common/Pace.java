@@ -1,16 +1,16 @@
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.IntConsumer;
 
-/** A steady rate. */
+/** Sends at a steady rate. */
 final class Pace {
     private Pace() {}
 
-    /** Calls send(0), send(1) … so many times a second; what a pause has held up follows at once. */
+    /** Calls send(0), send(1) … at a rate per second. After a pause, the calls that it held up follow at once. */
     static void keep(int perSecond, int count, IntConsumer send) {
         keep(perSecond, count, send, () -> {});
     }
 
-    /** The same; afterBatch is called after those that were sent at once, a batch each half of a millisecond. */
+    /** Does the same, and calls afterBatch after the calls that were made at once: a batch every half millisecond. */
     static void keep(int perSecond, int count, IntConsumer send, Runnable afterBatch) {
         long began = System.nanoTime();
         int next = 0;

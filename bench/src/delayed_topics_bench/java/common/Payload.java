@@ -1,7 +1,7 @@
 import java.nio.ByteBuffer;
 import java.util.SplittableRandom;
 
-/** Values that carry a number in their first four bytes, and letters that don't compress, as those of Kafka's own perf tool. */
+/** Values with a number in their first four bytes, and letters that don't compress, like those of Kafka's own perf tool. */
 final class Payload {
     private static final int DIFFERENT = 4096; // more than a compressor's window holds
 

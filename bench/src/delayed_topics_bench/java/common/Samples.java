@@ -8,7 +8,7 @@ import java.nio.file.StandardOpenOption;
 import java.time.Instant;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** What was sent and what was received, for Python to judge (samples.py). Outside of the heap: no collection gets longer by it. */
+/** Records what was sent and received, for samples.py to judge. Stored outside of the heap, so that no garbage collection takes longer. */
 final class Samples {
     private static final int SENT_BYTES = 24;
     private static final int RECEIVED_BYTES = 24;
@@ -36,7 +36,7 @@ final class Samples {
         sent.putLong(number * SENT_BYTES, atUs);
     }
 
-    /** stampMs: the broker's own time of it, or UNKNOWN. */
+    /** stampMs: the broker's timestamp of the record, or UNKNOWN. */
     void acked(int number, long atUs, long stampMs) {
         sent.putLong(number * SENT_BYTES + 8, atUs);
         sent.putLong(number * SENT_BYTES + 16, stampMs);
@@ -61,7 +61,7 @@ final class Samples {
 
     /**
      * Returns when everything that was acknowledged has been received, when nothing has come for `idle-seconds`, or after
-     * `patience-seconds`. True: not the last.
+     * `patience-seconds`. Returns false in the last case.
      */
     boolean awaitAll(Options options) throws InterruptedException {
         long end = System.nanoTime() + options.number("patience-seconds") * 1_000_000_000L;
@@ -75,7 +75,7 @@ final class Samples {
             }
             Thread.sleep(50);
         }
-        Thread.sleep(500); // what comes a second time
+        Thread.sleep(500); // for records that come a second time
         return System.nanoTime() < end;
     }
 

@@ -15,10 +15,10 @@ import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 
 /**
- * A backlog that becomes visible in one moment: it is written in one transaction, and what waits for it reads committed records only.
+ * A backlog that becomes visible at one moment: it is written in one transaction, and its readers read committed records only.
  *
- * <p>fill: new records. copy: the hopped records of another delayed topic as a worker has written them, with another due time.
- * read: what is in a topic now.
+ * <p>fill: writes new records. copy: writes the hopped records of another delayed topic as a worker has written them, with another
+ * due time. read: reads the records that a topic has now.
  */
 final class Backlog {
     private static final String DUE_AT = "dt-due-at";
@@ -100,12 +100,12 @@ final class Backlog {
         return new RecordHeader(DUE_AT, Long.toString(dueMs).getBytes(StandardCharsets.US_ASCII));
     }
 
-    /** Until its end; `received` is the record's append time, since nobody waits for it. */
+    /** Reads the topic to its end. Records count as received at their append time, because no one waits for them. */
     private static void read(Options options) throws Exception {
         try (KafkaConsumer<byte[], byte[]> consumer =
                 KafkaClients.reader(options.text("bootstrap"), options.text("topic"))) {
             Map<TopicPartition, Long> ends = consumer.endOffsets(consumer.assignment());
-            long most = ends.values().stream().mapToLong(Long::longValue).sum(); // marks of transactions are among them
+            long most = ends.values().stream().mapToLong(Long::longValue).sum(); // includes transaction markers
             Samples samples = new Samples(0, Math.toIntExact(most));
             while (ends.entrySet().stream().anyMatch(end -> consumer.position(end.getKey()) < end.getValue())) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofSeconds(1))) {

@@ -12,12 +12,12 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Kafka's own Java clients as the benchmark uses them. */
 final class KafkaClients {
-    /** Sizes of socket buffers. With Kafka's own, of 64 and 128 KiB, loopback makes pauses of 210 ms. */
+    /** Lets the system size socket buffers. With Kafka's defaults of 64 and 128 KiB, loopback pauses for 210 ms. */
     static final int BY_THE_SYSTEM = -1;
 
     private KafkaClients() {}
 
-    /** acks=all and idempotent, as is Kafka's default. */
+    /** Creates a producer with acks=all and idempotence, which are Kafka's defaults. */
     static KafkaProducer<byte[], byte[]> producer(String bootstrap, Map<String, Object> further) {
         Properties config = new Properties();
         config.put(ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
@@ -29,7 +29,7 @@ final class KafkaClients {
         return new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
-    /** Of all partitions, from their beginning; a topic that is empty as yet is read from its first record. */
+    /** Creates a consumer of all partitions from their beginning. A topic that is still empty is read from its first record. */
     static KafkaConsumer<byte[], byte[]> reader(String bootstrap, String topic) {
         Properties config = new Properties();
         config.put(ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);

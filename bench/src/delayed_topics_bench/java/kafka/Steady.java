@@ -10,10 +10,10 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Headers;
 
 /**
- * Records at a steady rate into a front topic, and their receipt from the ready topic.
+ * Sends records to a front topic at a steady rate, and receives them from the ready topic.
  *
- * <p>levels=1,2 spreads them evenly over these entries of the delay list. Beside it one record every 5 ms goes to a topic of
- * its own: how long its acknowledgement takes is the broker's own part, written to acks/.
+ * <p>levels=1,2 spreads the records evenly over these entries of the delay list. In addition, one record every 5 ms goes to a topic
+ * of its own. The time until its acknowledgement is the broker's share, and is written to acks/.
  */
 final class Steady {
     private static final int ACK_EVERY_MS = 5;

@@ -7,7 +7,7 @@ import redis.clients.jedis.Jedis;
 import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.exceptions.JedisException;
 
-/** The usual delay queue on Redis: ZADD with the due time, in microseconds, as score, and a poller that takes what is due in one Lua script. */
+/** The usual delay queue on Redis: ZADD with the due time in microseconds as score, and a poller whose Lua script takes the due items. */
 final class SortedSet {
     private static final byte[] KEY = "delayed".getBytes(StandardCharsets.US_ASCII);
     private static final int AT_ONCE = 1000;
@@ -61,7 +61,7 @@ final class SortedSet {
         while (!done.get()) {
             try (Jedis jedis = new Jedis("127.0.0.1", port, 60_000)) {
                 poll(jedis, samples, done);
-            } catch (JedisException e) { // the server is away, or reads its file
+            } catch (JedisException e) { // the server is down, or still loads its file
                 LockSupport.parkNanos(10_000_000);
             }
         }

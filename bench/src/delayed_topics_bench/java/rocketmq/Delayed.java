@@ -10,7 +10,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 
-/** RocketMQ with a delay level (4.9) or a timer (5): without level=… the message carries delay-ms. At most in-flight=… messages are not acknowledged. */
+/** RocketMQ with a delay level (4.9), or with a timer (5) if there is no level=…. At most in-flight=… messages are unacknowledged. */
 final class Delayed {
     private static final int BATCH = 64;
     private static final int TIMEOUT_MS = 20_000;
@@ -22,7 +22,7 @@ final class Delayed {
         int rate = options.number("rate");
         int count = rate * options.number("seconds");
         Samples samples = new Samples(count, count + count / 2);
-        String topic = options.text("topic") + "-" + options.directory().getFileName(); // what comes late is no other run's
+        String topic = options.text("topic") + "-" + options.directory().getFileName(); // so that late messages don't count for another run
         DefaultMQProducer producer = new DefaultMQProducer("bench-" + topic);
         producer.setNamesrvAddr(options.text("namesrv"));
         producer.setMqClientApiTimeout(TIMEOUT_MS);

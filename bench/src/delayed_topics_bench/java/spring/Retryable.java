@@ -24,7 +24,7 @@ import org.springframework.retry.annotation.Backoff;
 import org.springframework.scheduling.TaskScheduler;
 import org.springframework.scheduling.concurrent.ThreadPoolTaskScheduler;
 
-/** Spring's non-blocking retry: the listener fails once, so each record comes again after the backoff of one second. */
+/** Spring's non-blocking retries: the listener fails once, so that each record comes again after a backoff of one second. */
 public final class Retryable {
     static Options options;
     static Samples samples;
@@ -56,7 +56,7 @@ public final class Retryable {
         System.exit(0);
     }
 
-    /** What a Spring application declares. */
+    /** The beans that a Spring application declares. */
     @Configuration
     @EnableKafka
     @EnableKafkaRetryTopic
@@ -115,7 +115,7 @@ public final class Retryable {
         }
     }
 
-    /** The first delivery of a record fails; the second is its receipt. */
+    /** The first delivery of a record fails, and the second counts as its receipt. */
     public static class FailsOnce {
         @RetryableTopic(
             attempts = "2", backoff = @Backoff(delay = 1000), kafkaTemplate = "template", numPartitions = "8")
