@@ -84,7 +84,7 @@ def lateness(
 
 
 def _explained(testbed: Testbed, ready: str, verdict: Verdict) -> Verdict:
-    """Prints which records were overtaken, and by which others, because this is too rare to reproduce. Counts those without a promise."""
+    """Prints which records were overtaken, and by which others, because this is too rare to reproduce. Counts the exempt ones."""
     found = list(overtakings(testbed.harness.read(ready, verdict.records - verdict.lost)))
     for overtaking in found[:MAX_REPORTED]:
         say(str(overtaking))

@@ -4,7 +4,7 @@ L  every record came out, in the topic where it belongs                       ne
 E  no record came out before its due time, by the brokers' timestamps         never early
 O  records of one front partition and delay came out in the order of arrival  in order
 D  no record came out twice, except those that a crash may repeat             bounded duplicates
-T  each record came out seconds after its due time or the end of the fault    on time
+T  each record came out within seconds of its due time or the fault's end     on time
 S  key, value, foreign headers and id are the same, the partition is right    nothing changed
 """
 
@@ -168,7 +168,7 @@ def judge(seen: Seen, terms: Terms) -> Verdict:
 def longest_silence_ms(seen: Seen) -> int:
     """Returns the longest time in which Kafka appended no copy of a source partition's records, although the worker had sent one.
 
-    Workers write the time of sending only into ready records, so that a hop can end a silence, but not begin one.
+    Workers write the time of sending only into ready records. A hop therefore ends a silence, and the silence before it doesn't count.
     """
     made: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for copy in [*seen.ready, *(hop for hop in seen.delays if "dt-origin" in hop.own)]:
@@ -342,7 +342,7 @@ def _judge_order(
 
 
 def _other_path_at_ms(source: _Source, first: Copy, hops: Sequence[Copy], terms: Terms) -> int | None:
-    """Returns when a record left the usual path: no hop if it has no delay, else one hop to a partition of its delay. None: never."""
+    """Returns when a record left the usual path, or None. That path has no hop without a delay, else one to a partition of the delay."""
     if source.topic_letter == "d":
         return None
     lanes = {lane for lane, seconds in enumerate(terms.lane_delays) if seconds * 1000 == source.delay_ms}

@@ -87,7 +87,7 @@ class Away(Row):
             trial.expect(code == 200, "R", f"/livez said {code} {text.strip()} while Kafka was away")
             time.sleep(1)
         self._broker.start()
-        # after a session without Kafka, the worker gives its partitions up; what isn't committed is repeated, as after a crash
+        # without Kafka for a session, the worker gives its partitions up; what isn't committed is repeated, as after a crash
         healed_ms = now_ms()
         shut_out = Crash(at_ms=healed_ms + LATE_MS, since_ms=killed_ms)
         trial.terms = {"crashes": (shut_out,), "healed_at_ms": healed_ms, "late_ms": LATE_MS}

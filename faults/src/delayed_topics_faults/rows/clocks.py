@@ -57,7 +57,7 @@ class Burst(Row):
         testbed.start()
 
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
-        """Pauses the topic, so that the records hop, and wait until all of them are due."""
+        """Pauses the topic, so that the records hop and then wait until all of them are due."""
         testbed.orders.change(paused=True)
         with testbed.load(rng, records=self.records, per_second=60_000, levels=[2]):
             pass

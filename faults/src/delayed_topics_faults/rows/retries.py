@@ -86,7 +86,7 @@ class Failing(Row):
         return seen.followed_by(testbed.read()), []
 
     def judge(self, seen: Seen, terms: Terms, trial: Trial) -> Verdict:
-        """Each record has one attempt more than it has failures, up to the retry cap, and becomes a dead letter beyond it.
+        """Judges that each record has one attempt more than failures, up to the retry cap, and becomes a dead letter beyond it.
 
         A record that a killed worker released twice may fail twice, and its retries may then come twice at any later time.
         """
