@@ -1,4 +1,4 @@
-"""What an API server's audit log says of rights that were missing."""
+"""The audit log of an API server shows which rights its users lacked."""
 
 import json
 from pathlib import Path

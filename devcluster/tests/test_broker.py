@@ -1,4 +1,4 @@
-"""A broker for tests: real, on the same data and ports over its restarts, and gone afterwards."""
+"""The broker for tests keeps its data and ports over restarts, and is removed afterwards."""
 
 import json
 import subprocess
@@ -76,10 +76,10 @@ def test_a_broker_whose_owner_was_killed_is_ended_by_the_next_one() -> None:
     )
     killed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     directory, process = killed.stdout.splitlines()
-    orphan = Process(**json.loads(process))  # the broker of another test may have ended it by now
+    orphan = Process(**json.loads(process))  # a broker of another test may have ended it already
     with Broker() as following:
         assert not orphan.alive()
         wait_until(lambda: not Path(directory).exists(), what=f"{directory} is removed")
-        left = following.directory
-    assert not left.exists()
-    assert left.parent == Path(tempfile.gettempdir())
+        directory_of_following = following.directory
+    assert not directory_of_following.exists()
+    assert directory_of_following.parent == Path(tempfile.gettempdir())

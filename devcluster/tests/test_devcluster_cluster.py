@@ -1,4 +1,4 @@
-"""The cluster is a real one: restricted pods run, names resolve, services answer, exec and logs work."""
+"""The cluster works like any Kubernetes: restricted pods run, names resolve, services answer, exec and logs work."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class Namespace:
 
 @pytest.fixture(scope="module")
 def namespace(cluster: Cluster) -> Iterator[Namespace]:
-    """A namespace that takes restricted pods only, with one that serves HTTP as `web:8000`."""
+    """A namespace that admits restricted pods only, with a pod that serves HTTP as `web:8000`."""
     image = cluster.load("worker")
     name = f"devcluster-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("create", "namespace", name)
@@ -108,7 +108,7 @@ def test_a_restricted_pod_runs_confined(namespace: Namespace) -> None:
     status = namespace.kubectl("exec", "web", "--", "cat", "/proc/1/status")
     fields = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
     assert fields["Uid"].split()[0] == "10001"
-    assert fields["Seccomp"] == "2", "RuntimeDefault is a filter"
+    assert fields["Seccomp"] == "2", "RuntimeDefault does not run the pod with a seccomp filter"
     assert fields["CapEff"] == "0000000000000000"
     with pytest.raises(CommandFailedError, match="Read-only file system"):
         namespace.kubectl("exec", "web", "--", "touch", "/file")
@@ -126,7 +126,7 @@ def test_a_pod_reaches_a_service_by_name_also_its_own(namespace: Namespace) -> N
     namespace.apply(pod("asks", namespace.image, f"import time\n{ASK_SERVICE}\ntime.sleep(600)"))
     namespace.kubectl("wait", "pod/asks", "--for=condition=Ready", "--timeout=60s")
     wait_until(lambda: "served" in namespace.kubectl("logs", "asks"), what="the service answers")
-    assert namespace.python("web", ASK_SERVICE) == "served", "a service of a pod, asked by that pod"
+    assert namespace.python("web", ASK_SERVICE) == "served", "a pod does not reach itself through its own service"
 
 
 def test_a_pod_reaches_the_api_with_its_own_token(namespace: Namespace) -> None:

@@ -1,4 +1,4 @@
-"""With CONTEXT=name everything goes to that context of the kubeconfig, and nothing of this machine is needed."""
+"""With CONTEXT=name, all commands go to that context of the kubeconfig, and need no cluster on this machine."""
 
 import os
 import subprocess
@@ -20,9 +20,10 @@ SHOW_CONTEXT = 'for last; do :; done; [ ! -d "$last" ] || find "$last"'
 
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `docker` that writes down how it was called, and into `shown` what it was given: afterwards another process may build.
+    """A fake `docker` that records its calls in `calls`, and lists its build contexts in `shown`, because another process may replace
+    a context afterwards. Returns the path of `calls`.
 
-    The id of what it builds is in `id`.
+    The file `id` has the id of the image that it builds.
     """
     calls, shown = tmp_path / "calls", tmp_path / "shown"
     calls.touch()

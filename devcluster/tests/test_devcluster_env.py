@@ -1,4 +1,4 @@
-"""What `make env` prints, evaluated in a shell that knows nothing, reaches the programs that the shell starts."""
+"""A shell without any settings that evaluates the output of `make env` passes it on to the programs that it starts."""
 
 import os
 import shlex
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.process
 
 
 def in_a_bare_shell(evaluated: str, child: str) -> str:
-    """What a child of the shell prints, which has nothing but what was evaluated before."""
+    """Returns the output of a child of a shell that has an empty environment, except for what it evaluated."""
     script = f'eval "$1"; bash -euc {shlex.quote(child)}'
     command = ("env", "-i", "bash", "-euc", script, "bash", evaluated)
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
@@ -22,7 +22,7 @@ def in_a_bare_shell(evaluated: str, child: str) -> str:
 
 @pytest.fixture(scope="module")
 def printed() -> str:
-    """By `make -s env`, with a Kafka that is given, so that no cluster is asked."""
+    """The output of `make -s env`. KAFKA_BOOTSTRAP is set, so that the command needs no cluster."""
     environment = {**os.environ, "KAFKA_BOOTSTRAP": "kafka:9092"}
     for name in ("CONTEXT", "MAKEFLAGS"):
         environment.pop(name, None)
@@ -32,13 +32,13 @@ def printed() -> str:
 
 
 def test_what_make_env_prints_is_in_the_environment_of_what_the_shell_starts(printed: str) -> None:
-    told = in_a_bare_shell(printed, "exec env -0")
-    environment = dict(entry.split("=", 1) for entry in told.split("\0") if entry)
+    variables = in_a_bare_shell(printed, "exec env -0")
+    environment = dict(entry.split("=", 1) for entry in variables.split("\0") if entry)
     assert environment["KUBECONFIG"] == str(cluster_folders().kubeconfig)
     assert environment["KAFKA_BOOTSTRAP"] == "kafka:9092"
     first, *_, last = environment["PATH"].split(":")
-    assert first == str(cache_dir("bin"))  # with kubectl and helm
-    assert Path(last).is_dir()  # what was there before
+    assert first == str(cache_dir("bin"))  # has kubectl and helm
+    assert Path(last).is_dir()  # a folder of the former PATH
 
 
 def test_the_command_line_and_kafkas_tools_are_found_after_make_env(printed: str) -> None:

@@ -1,4 +1,4 @@
-"""A program writes its part of a page, and nothing else."""
+"""A program writes its section of a page, and leaves the rest alone."""
 
 from pathlib import Path
 

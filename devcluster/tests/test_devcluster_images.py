@@ -1,4 +1,4 @@
-"""Images hold what their member needs and no more, and are built only when something of that has changed."""
+"""Images contain what their member needs and no more, and are built again only if one of their inputs has changed."""
 
 from pathlib import Path
 

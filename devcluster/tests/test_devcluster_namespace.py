@@ -1,4 +1,4 @@
-"""A cluster that was killed in the middle of anything is no obstacle to the next one."""
+"""A cluster that was killed at any moment does not keep the next one from starting."""
 
 import socket
 import subprocess
@@ -37,7 +37,7 @@ def test_the_link_goes_at_once_though_a_killed_process_still_had_something_to_se
         target = f"--target={holder.pid}"
         wait_until(
             lambda: Path(f"/proc/{holder.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink(),
-            what="the namespace",
+            what="the holder is in its own network namespace",
         )
         sh(f"ip link add {device} type veth peer name eth0 netns {holder.pid}")
         sh(f"ip address add {HOST}/30 dev {device}; ip link set {device} up")
@@ -47,7 +47,7 @@ def test_the_link_goes_at_once_though_a_killed_process_still_had_something_to_se
                 ["nsenter", target, "--net", sys.executable, "-c", FILL_A_SOCKET], stdout=subprocess.PIPE, text=True
             )
             try:
-                accepted, _ = server.accept()  # and never read
+                accepted, _ = server.accept()  # nothing reads from it, so that the sender's socket fills up
                 assert sender.stdout is not None
                 assert sender.stdout.readline() == "full\n"
             finally:
@@ -58,7 +58,7 @@ def test_the_link_goes_at_once_though_a_killed_process_still_had_something_to_se
                 ended.kill()
                 Namespace.remove_link()
                 assert not Path(f"/sys/class/net/{device}").exists()
-        Namespace.remove_link()  # nothing is there any more, and that is no error
+        Namespace.remove_link()  # a missing link is not an error
     finally:
         holder.kill()
         holder.wait()

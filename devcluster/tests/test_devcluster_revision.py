@@ -1,4 +1,4 @@
-"""Figures name the commit that they were measured with, and say so when it wasn't that commit alone."""
+"""Figures name the commit that they were measured with, and whether files differed from it."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a killed test leaves behind is ended and removed by whatever comes next."""
+"""The next test ends the processes that a killed test left behind, and removes their data."""
 
 import os
 import subprocess

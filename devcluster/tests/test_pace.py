@@ -1,4 +1,4 @@
-"""What goes on beside a test is done in turn, as often as it is told to, and doesn't fail in silence."""
+"""The actions beside a test run in order and at the given pace, and do not fail silently."""
 
 import pytest
 from delayed_topics_devcluster.pace import paced
@@ -8,7 +8,7 @@ from delayed_topics_devcluster.waiting import wait_until
 def test_it_is_done_in_turn_until_the_block_ends() -> None:
     done: list[int] = []
     with paced(done.append, lambda: 10_000):
-        wait_until(lambda: len(done) > 100, what="it is done often")
+        wait_until(lambda: len(done) > 100, what="the action has run 100 times")
     many = len(done)
     assert done == list(range(many))
 
@@ -22,7 +22,7 @@ def test_nothing_is_done_at_a_pace_of_zero() -> None:
         return 0.0
 
     with paced(done.append, pace):
-        wait_until(lambda: len(asked) > 3, what="it is asked all the time")
+        wait_until(lambda: len(asked) > 3, what="the pace was requested several times")
     assert done == []
 
 
@@ -34,5 +34,5 @@ def test_what_fails_beside_the_block_is_raised_where_it_ends() -> None:
         raise OSError("no broker")
 
     with pytest.raises(OSError, match="no broker"), paced(fail, lambda: 1000):
-        wait_until(lambda: bool(tried), what="it is tried")
+        wait_until(lambda: bool(tried), what="the action has run")
     assert tried == [0]

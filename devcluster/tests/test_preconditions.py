@@ -1,6 +1,6 @@
-"""What stands in the way of a cluster is said in one line that tells what to do, with exit code 1 and no traceback.
+"""A missing precondition makes a command exit with code 1 and one line that says what to do, without a traceback.
 
-In one file, whose tests run one after the other: one shows the whole machine a cluster that others see too.
+These tests are in one file so that they run one after the other: one of them fakes a cluster that the whole machine sees.
 """
 
 import os
@@ -33,7 +33,7 @@ def put_program(environment: dict[str, str], name: str, script: str) -> None:
 
 
 def only_line_of(*arguments: str, environment: dict[str, str]) -> str:
-    """Run devcluster in another environment; it must fail, with one line."""
+    """Run devcluster in this environment, assert that it fails with one line, and return the line."""
     result = subprocess.run(
         [DEVCLUSTER, *arguments],
         env=environment,
@@ -151,15 +151,15 @@ def test_a_context_without_kubectl(bare: dict[str, str]) -> None:
 
 @pytest.fixture
 def others_cluster(tmp_path: Path) -> Iterator[Path]:
-    """The first process of a cluster as somebody else's cache has it: named so, it waits, and has no namespaces."""
+    """A fake of the first process of a cluster from another user's cache: it has the name, but only sleeps, and has no namespaces."""
     pause = tmp_path / "delayed-topics" / "bin" / "0123456789abcdef" / "pause"
-    named_so = subprocess.Popen(["bash", "-c", 'exec -a "$0" sleep 600', pause])
+    fake = subprocess.Popen(["bash", "-c", 'exec -a "$0" sleep 600', pause])
     try:
-        wait_until(lambda: pause in {n.program for n in Namespace.running()}, what="it runs")
+        wait_until(lambda: pause in {n.program for n in Namespace.running()}, what="the fake of the cluster is found")
         yield pause
     finally:
-        named_so.kill()
-        named_so.wait()
+        fake.kill()
+        fake.wait()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts clusters")
@@ -167,7 +167,7 @@ def test_a_cluster_that_others_started_is_refused_and_said_whose_it_is(others_cl
     with pytest.raises(PreconditionError, match="To end that one, run `make down`, here or there") as refused:
         cluster.up()
     assert str(others_cluster.parents[2] / "cluster") in refused.value.message
-    assert "started from 600 " in refused.value.message  # the word that stands where a work tree does
+    assert "started from 600 " in refused.value.message  # the fake has this word where `pause` has a work tree
 
 
 def test_one_that_is_only_being_made_is_found_too(others_cluster: Path) -> None:
@@ -175,7 +175,9 @@ def test_one_that_is_only_being_made_is_found_too(others_cluster: Path) -> None:
         ["bash", "-c", 'exec -a unshare tail -f /dev/null "$0" "$1"', others_cluster, "/somebody"]
     )
     try:
-        wait_until(lambda: making.pid in {init.pid for init in Namespace.inits()}, what="found")
+        wait_until(
+            lambda: making.pid in {init.pid for init in Namespace.inits()}, what="the unfinished cluster is found"
+        )
         assert making.pid not in {namespace.init.pid for namespace in Namespace.running()}
     finally:
         making.kill()

@@ -1,4 +1,4 @@
-"""A process is known by more than its id, and ends when it is told to."""
+"""A process is identified by more than its id, and can be stopped in any state."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def test_a_file_that_a_crash_cut_off_means_no_process(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_stop_lets_a_process_finish(tmp_path: Path) -> None:
     process = start(tmp_path, "trap 'echo finished; exit' TERM; echo ready; while :; do sleep 0.1; done")
-    wait_until(lambda: "ready" in (tmp_path / "log").read_text(), what="ready")
+    wait_until(lambda: "ready" in (tmp_path / "log").read_text(), what="the process is ready")
     process.stop(timeout_seconds=120)
     assert (tmp_path / "log").read_text() == "ready\nfinished\n"
 
@@ -63,7 +63,7 @@ def test_stop_lets_a_process_finish(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_stop_ends_a_process_that_does_not_listen(tmp_path: Path) -> None:
     process = start(tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.1; done")
-    wait_until(lambda: "ready" in (tmp_path / "log").read_text(), what="ready")
+    wait_until(lambda: "ready" in (tmp_path / "log").read_text(), what="the process is ready")
     process.stop(timeout_seconds=0.2)
     assert not process.alive()
 
@@ -79,7 +79,7 @@ def test_stop_ends_a_process_that_is_suspended(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_a_program_that_ended_shows_the_end_of_its_log(tmp_path: Path) -> None:
     process = start(tmp_path, "sleep 2; echo no such flag; exit 1")
-    wait_until(lambda: not process.alive(), what="it ends")
+    wait_until(lambda: not process.alive(), what="the process ends")
     error = died("etcd", tmp_path / "log")
     assert isinstance(error, CommandFailedError)
     assert error.message.startswith("etcd ended; the end of ")

@@ -1,4 +1,4 @@
-"""What others install: pushed by one command, pulled by digest, and told what is in it."""
+"""A release is pushed by one command, pulled by digest, and says what is in it."""
 
 import http.client
 import json
@@ -46,7 +46,7 @@ def registry(tmp_path: Path) -> Iterator[str]:
         process.kill()
 
 
-def asked(registry: str, path: str) -> dict[str, Any]:
+def fetch_json(registry: str, path: str) -> dict[str, Any]:
     host, port = registry.split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=60)
     kinds = ("manifest", "index")
@@ -99,12 +99,12 @@ def test_one_command_pushes_all_to_a_registry_from_which_the_chart_is_installed_
     for name in IMAGES:
         [used] = {word for word in rendered.replace("=", " ").split() if f"/team/{name}:" in word}
         digest = used.strip('"').rpartition("@")[2]
-        assert asked(registry, f"/v2/team/{name}/manifests/{digest}")["layers"]
-        attached = asked(registry, f"/v2/team/{name}/manifests/{digest.replace(':', '-')}")["manifests"]
+        assert fetch_json(registry, f"/v2/team/{name}/manifests/{digest}")["layers"]
+        attached = fetch_json(registry, f"/v2/team/{name}/manifests/{digest.replace(':', '-')}")["manifests"]
         kinds = {found["artifactType"]: found["digest"] for found in attached}
         assert set(kinds) == {"application/vnd.cyclonedx+json", "application/vnd.in-toto+json"}
-        told = json.loads(content_of(registry, name, kinds["application/vnd.in-toto+json"]))
-        assert digest.removeprefix("sha256:") in {subject["digest"]["sha256"] for subject in told["subject"]}
+        provenance = json.loads(content_of(registry, name, kinds["application/vnd.in-toto+json"]))
+        assert digest.removeprefix("sha256:") in {subject["digest"]["sha256"] for subject in provenance["subject"]}
         sbom = json.loads(content_of(registry, name, kinds["application/vnd.cyclonedx+json"]))
         assert EXPECTED[name] <= {component["name"] for component in sbom["components"]}, name
 
@@ -115,11 +115,11 @@ EXPECTED = {
     "audit": {"openssl", "pyspark", "kafka-clients"},
     "kafka": {"openssl", "kafka-server", "openjdk-17-jre-headless"},
 }
-"""A Debian package, a wheel, a crate, a jar: some of what is known to be in each."""
+"""Some packages that each image is known to contain: Debian packages, wheels, a crate, jars."""
 
 
 def content_of(registry: str, name: str, digest: str) -> bytes:
-    [layer] = asked(registry, f"/v2/team/{name}/manifests/{digest}")["layers"]
+    [layer] = fetch_json(registry, f"/v2/team/{name}/manifests/{digest}")["layers"]
     host, port = registry.split(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=60)
     connection.request("GET", f"/v2/team/{name}/blobs/{layer['digest']}")

@@ -1,7 +1,7 @@
-"""The table of stories at the end of a run."""
+"""A test run can end with a table of its stories."""
 
 import pytest
-from delayed_topics_devcluster.stories import Story, table, told
+from delayed_topics_devcluster.stories import Story, collect_stories, table
 
 
 def report(nodeid: str, seconds: float = 1.0) -> pytest.TestReport:
@@ -26,7 +26,7 @@ def test_cases_of_a_function_are_one_story_and_setup_counts_for_its_time() -> No
         ("failed", report(f"{refused}[65 delays]")),
         ("passed", report(f"{refused}[a::b]")),
     ]
-    first, second = told(seen)
+    first, second = collect_stories(seen)
     assert (first.title, first.result, first.seconds) == ("what is wrong is refused", "1 failed, 2 passed", 3.0)
     assert (second.title, second.result, second.seconds) == ("a worker is killed", "passed", 2.5)
 

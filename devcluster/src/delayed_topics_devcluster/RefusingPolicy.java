@@ -39,7 +39,7 @@ public class RefusingPolicy implements CreateTopicPolicy, AlterConfigPolicy {
 
   private void refuse(String topic, Map<String, String> settings) {
     if (topic.startsWith("__")) {
-      return; // a broker makes its internal topics, such as __transaction_state, in the same way, with settings of its own
+      return; // a broker creates internal topics, such as __transaction_state, in the same way, with its own settings
     }
     for (String name : refused) {
       if (settings.containsKey(name)) {

@@ -1,4 +1,4 @@
 """A real Kubernetes and a real Kafka on one machine, the builds of images and releases, and the fixtures that start them for tests.
 
-What is special to one member's tests does not belong here, so this package imports no other member.
+This package imports no other member: helpers for the tests of one member are in that member's folder.
 """

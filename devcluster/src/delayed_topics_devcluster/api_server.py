@@ -1,6 +1,6 @@
-"""A real API server with its controllers and without nodes: pods stay pending, everything else is as in a cluster.
+"""A real API server with its controllers and without nodes: pods stay pending, everything else works as in a cluster.
 
-It takes some seconds to start and belongs to the tests that use it, who may stop and break it.
+The server takes some seconds to start. It belongs to the tests that use it, which may stop it or break it.
 """
 
 import base64
@@ -49,14 +49,14 @@ rules:
   - {level: None, userGroups: ["system:serviceaccounts:kube-system"]}
   - {level: Metadata, userGroups: ["system:serviceaccounts"]}
 """
-"""What service accounts ask for, but not those of the controllers."""
+"""Logs the requests of service accounts, without those of the controllers."""
 
 
 class ApiServer(WithTools):
-    """etcd, API server and controller manager, with our CRDs. `kubectl` and `helm` are the real ones. `folder` goes with it."""
+    """etcd, API server and controller manager, with our CRDs. `kubectl` and `helm` are the real ones. `close` removes `folder`."""
 
     def __init__(self, *, controllers: bool = True) -> None:
-        """`controllers`: whether the controller manager runs too; without it whoever uses the server plays its part."""
+        """`controllers`: whether the controller manager runs too; without it, the test does what the controllers would do."""
         remove_orphans()
         self._controllers = controllers
         self.folder = folder_of_mine("api")
@@ -64,7 +64,7 @@ class ApiServer(WithTools):
         self._etcd_port, self._peer_port, self._port = free_ports(3)
         self._running: dict[str, Process] = {}
         self.unready: list[range] = []
-        """Bytes of the audit log that were written before the server was ready again."""
+        """The byte ranges of the audit log that a restarted server wrote before it was ready."""
 
     @property
     def url(self) -> str:
@@ -72,12 +72,12 @@ class ApiServer(WithTools):
 
     @property
     def certificate(self) -> Path:
-        """That its answers are signed by."""
+        """The server's own certificate, which clients must trust."""
         return self.folder / "certificates" / "apiserver.crt"
 
     @property
     def pids(self) -> dict[str, int]:
-        """By program."""
+        """The process ids, by the name of the program."""
         return {name: process.pid for name, process in self._running.items()}
 
     @property
@@ -86,7 +86,7 @@ class ApiServer(WithTools):
 
     @property
     def audit_log(self) -> Path:
-        """What service accounts asked for and how it was answered, for `audit_log.used` and `missed`."""
+        """The requests of service accounts and the answers to them, for `audit_log.used` and `missed`."""
         return self.folder / "audit.log"
 
     def __enter__(self) -> "ApiServer":
@@ -126,7 +126,7 @@ class ApiServer(WithTools):
         self.kubectl("wait", "--for=condition=Established", "--filename", CRDS, f"--timeout={ANSWER_SECONDS:g}s")
 
     def stop_server(self) -> None:
-        """Only the API server; etcd keeps what there is."""
+        """Kills the API server only; etcd keeps all objects."""
         self._running.pop("kube-apiserver").kill()
 
     def start_server_again(self) -> None:
@@ -136,26 +136,26 @@ class ApiServer(WithTools):
         self.unready.append(range(begin, self.audit_log.stat().st_size))
 
     def pause_server(self) -> None:
-        """Connections stay open and nothing answers."""
+        """SIGSTOP: connections stay open and nothing answers."""
         self._running["kube-apiserver"].signal(signal.SIGSTOP)
 
     def resume_server(self) -> None:
         self._running["kube-apiserver"].signal(signal.SIGCONT)
 
     def forget_the_past(self) -> None:
-        """Only what there is now can still be read: watches and lists that go on from an earlier state are answered 410. An API server
-        has etcd do that every five minutes, of what was before the last five."""
+        """Compacts etcd up to now, so that the server answers 410 to watches and lists that continue from an earlier revision.
+        An API server itself compacts etcd every five minutes, up to five minutes ago."""
         key = base64.b64encode(b"a state that nothing was read of yet").decode()
         newest = self._etcd("kv/put", {"key": key})["header"]["revision"]
         self._etcd("kv/compaction", {"revision": newest, "physical": True})
 
     def evidence(self) -> str:
-        """The ends of the logs, for a test that failed."""
+        """The ends of the logs of all programs, for the message of a failed test."""
         logs = {name: self._log(name).read_text(errors="replace") for name in self._running}
         return "\n".join(f"--- {name}\n{log[-LOG_CHARACTERS:]}" for name, log in logs.items())
 
     def kubeconfig_of(self, namespace: str, service_account: str) -> Path:
-        """For a process that has the rights of this account and no others."""
+        """Writes a kubeconfig that has only the rights of this service account."""
         token = self.kubectl("create", "token", service_account, f"--namespace={namespace}", "--duration=2h").strip()
         file = self.folder / f"kubeconfig-{namespace}-{service_account}"
         file.write_text(KUBECONFIG.format(url=self.url, certificate=self.certificate, token=token))
@@ -175,8 +175,8 @@ class ApiServer(WithTools):
     def call(
         self, method: str, path: str, body: dict[str, Any] | None = None, *, content_type: str = "application/json"
     ) -> dict[str, Any]:
-        """A request that may be made twice, and its answer: a hundred times faster than kubectl, and as patient with a server that
-        can't serve at the moment. `content_type`: of a PATCH it says which kind it is. Raises HTTPError.
+        """Sends a request, which may be sent more than once, and returns the answer. Takes a hundredth of the time of kubectl, and
+        like kubectl retries while the server is unavailable. `content_type`: selects the kind of a PATCH. Raises HTTPError.
         """
         request = urllib.request.Request(
             f"{self.url}{path}",
@@ -189,8 +189,8 @@ class ApiServer(WithTools):
             return dict(json.loads(answer.read()))
 
     def dry_run(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The object that applying `document` would make, with defaults. Raises CommandFailedError, with what kubectl printed, if the
-        API server refuses it."""
+        """Returns the object that applying `document` would create, with defaults. Raises CommandFailedError, with the output of
+        kubectl, if the API server refuses it."""
         flags = ("--server-side", "--dry-run=server", "--output=json", "--filename=-")
         return dict(json.loads(self.kubectl("apply", *flags, text_in=json.dumps(document))))
 
@@ -208,7 +208,7 @@ class ApiServer(WithTools):
             f"--service-account-key-file={folder}/accounts.pub", f"--service-account-signing-key-file={folder}/accounts.key",
             "--service-cluster-ip-range=10.97.0.0/24", "--profiling=false",
             f"--audit-policy-file={folder}/audit-policy.yaml", f"--audit-log-path={self.audit_log}",
-            # As on OpenShift: whoever changes the owners of an object, or blocks an owner's deletion, needs rights for that.
+            # As on OpenShift: to change the owner references of an object, or to block the deletion of an owner, needs rights.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ from delayed_topics_devcluster.waiting import wait_until
 __all__ = ["assemble", "import_archive", "node_is_ready"]
 
 START_TIMEOUT_SECONDS = 120.0
-# Who talks to the API server, and the group that its rights come with (none: RBAC knows the name).
+# The clients of the API server: the user name of each, and the groups that give it its rights (none: RBAC binds the user).
 API_CLIENTS = {
     "kube-controller-manager": ("system:kube-controller-manager", ()),
     "kube-scheduler": ("system:kube-scheduler", ()),
@@ -30,7 +30,7 @@ API_CLIENTS = {
 
 
 def assemble(folders: ClusterFolders, programs: Path) -> None:
-    """Start everything and return when the node takes pods: about 15 s."""
+    """Start everything and return when pods can be created: about 15 s."""
     cluster = _Assembly(folders=folders, programs=programs)
     with step("certificates, namespaces, network"):
         folders.make()
@@ -68,7 +68,7 @@ def import_archive(namespace: Namespace, archive: Path) -> None:
 
 
 def remove_image(namespace: Namespace, reference: str) -> None:
-    """Take an image from the node."""
+    """Remove an image from the node."""
     _ctr_image(namespace, "remove", "--sync", reference)
 
 
@@ -77,7 +77,7 @@ def _ctr_image(namespace: Namespace, *arguments: str | Path) -> None:
 
 
 def node_is_ready(folders: ClusterFolders) -> bool:
-    """Whether the API server answers, and says so."""
+    """Whether the API server answers and reports the node as Ready."""
     condition = 'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}'
     try:
         return _kubectl(folders, "get", "nodes", "--output", condition) == "True"
@@ -100,7 +100,7 @@ class _Assembly:
         self._started[name] = process
 
     def wait(self, condition: Callable[[], bool], *, what: str) -> None:
-        """Wait for a condition; an error at once if something that was started has ended meanwhile."""
+        """Wait for a condition. Raises CommandFailedError at once if a started program has ended."""
 
         def met() -> bool:
             for name, process in self._started.items():

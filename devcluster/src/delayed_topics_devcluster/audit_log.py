@@ -1,4 +1,4 @@
-"""Which rights the users of an API server have used, and which they lacked, by its audit log."""
+"""Reads from the audit log of an API server which rights its users have used, and which they lacked."""
 
 import json
 import re
@@ -12,7 +12,8 @@ REFUSAL = re.compile(r'User "(.+?)" cannot (\w+) resource "(.+?)" in API group "
 
 
 class Right(NamedTuple):
-    """What a rule of RBAC allows. `group` is empty for the core API; `resource` may have a subresource, as in `pods/status`."""
+    """A permission, as a rule of RBAC grants it. `group` is empty for the core API; `resource` may name a subresource, as in
+    `pods/status`."""
 
     group: str
     resource: str
@@ -20,14 +21,14 @@ class Right(NamedTuple):
 
 
 def used(log: Path, user: str, *, begin: int = 0) -> Iterator[Right]:
-    """The rights by which requests of `user` were allowed, in the order of the requests. A server-side apply that makes an object
+    """Yields the rights that requests of `user` have used, in the order of the requests. A server-side apply that creates an object
     uses two: patch and create. `begin`: how many bytes of the log to skip."""
     for answered in _answered(log, user, begin):
         about = answered.get("objectRef", {})
         resource = "/".join(part for part in (about.get("resource"), about.get("subresource")) if part)
         code = answered["responseStatus"]["code"]
         ended_watch = answered["verb"] == "watch" and answered["stage"] == "ResponseComplete"
-        # the end of a watch may be that of a client which was killed before `begin`
+        # a watch that ends after `begin` may belong to a client that was killed before `begin`
         if resource and code != 403 and not ended_watch:
             right = Right(about.get("apiGroup", ""), resource, answered["verb"])
             yield right
@@ -36,8 +37,8 @@ def used(log: Path, user: str, *, begin: int = 0) -> Iterator[Right]:
 
 
 def missed(log: Path, user: str, *, begin: int = 0, unready: Sequence[range] = ()) -> Iterator[Right]:
-    """The rights for lack of which requests of `user` were refused, in the order of the requests. `begin` as above. `unready`: bytes
-    that the server wrote before it was ready: it answers before it has read its roles and who has them."""
+    """Yields the rights whose lack made the server refuse requests of `user`, in the order of the requests. `begin`: as in `used`.
+    `unready`: byte ranges to skip, written before the server was ready: it answers requests before it has read roles and bindings."""
     for answered in _answered(log, user, begin, unready):
         found = REFUSAL.search(answered["responseStatus"].get("message", ""))
         if found is not None:
@@ -46,12 +47,12 @@ def missed(log: Path, user: str, *, begin: int = 0, unready: Sequence[range] = (
 
 
 def _answered(log: Path, user: str, begin: int, unready: Sequence[range] = ()) -> Iterator[dict[str, Any]]:
-    """A watch is there twice: when it begins and when it ends."""
+    """Yields the log's entries for requests of `user`. A watch has two entries: one when it begins and one when it ends."""
     with log.open("rb") as lines:
         end = lines.seek(begin)
         for line in lines:
             at, end = end, end + len(line)
-            # The last line may still be written to.
+            # The server may not have finished writing the last line.
             if not line.endswith(b"\n") or user.encode() not in line or any(at in before for before in unready):
                 continue
             entry = json.loads(line)

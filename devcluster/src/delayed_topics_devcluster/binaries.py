@@ -1,4 +1,4 @@
-"""Kubernetes and Helm, built from their modules: once per content of devcluster/kubernetes, then never again."""
+"""Kubernetes and Helm, built from their Go modules: once for each content of devcluster/kubernetes."""
 
 import hashlib
 import os
@@ -34,13 +34,13 @@ PROGRAMS = (
 
 
 def require_binaries_or_go() -> None:
-    """Raise PreconditionError if they are not built yet and there is nothing to build them with."""
+    """Raise PreconditionError if the programs are not built yet and Go is missing."""
     if not _folder().is_dir():
         require_go()
 
 
 def binaries() -> Path:
-    """The folder with `kubectl`, `helm`, `pause` and every server program; built first if it isn't there.
+    """Returns the folder with `kubectl`, `helm`, `pause` and every server program, and builds them first if it is missing.
 
     Takes about 8 minutes on 2 cores the first time. Raises PreconditionError without Go 1.24.
     """
@@ -68,7 +68,7 @@ def _build_into(folder: Path) -> None:
 
 
 def _folder() -> Path:
-    """Named by the content of what is built."""
+    """The folder of the programs, named after a digest of the sources and flags."""
     modules = [KUBERNETES_SOURCE / "go.mod", KUBERNETES_SOURCE / "go.sum"]
     digest = hashlib.sha256(" ".join(_version_flags()).encode())
     for source in (*modules, *sorted(KUBERNETES_SOURCE.rglob("*.go"))):
@@ -86,7 +86,7 @@ def _build_all(folder: Path) -> None:
 
 
 def _version_flags() -> list[str]:
-    """Without these the programs call themselves v0.0.0, and Helm takes an unknown cluster for version 1.20."""
+    """Linker flags for the versions. Without them, the programs report v0.0.0, and Helm takes an unknown cluster for version 1.20."""
     kubernetes, helm = _version("k8s.io/kubernetes"), _version("helm.sh/helm/v3")
     major, minor, _ = kubernetes.removeprefix("v").split(".")
     own = {"gitVersion": kubernetes, "gitMajor": major, "gitMinor": minor}
@@ -103,7 +103,7 @@ def _version_flags() -> list[str]:
 
 def _build(title: str, *, package: str, into: Path, flags: list[str], name: str | None = None) -> None:
     log = into.parent / "build.log"
-    # It takes every processor for minutes, and whoever works beside it comes first.
+    # The build uses all processors for minutes, so it runs with the lowest priority.
     command = ["nice", "-n", "19", "go", "build", "-v", "-trimpath", "-ldflags", " ".join(["-s", "-w", *flags])]
     with step(f"building {title} from source (minutes the first time; log in {log})"), log.open("w") as output:
         compiler = subprocess.Popen(

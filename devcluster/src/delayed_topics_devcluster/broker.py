@@ -1,9 +1,9 @@
-"""A real Kafka of one node, or of three, on loopback ports: for tests and benchmarks that need no Kubernetes.
+"""A real Kafka cluster of one node or three, on loopback ports, for tests and benchmarks that need no Kubernetes.
 
     with Broker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
-Data and ports stay the same over `stop`, `kill` and `restart`, so that clients find their way back.
+Data and ports stay the same over `stop`, `kill` and `restart`, so that clients can reconnect.
 """
 
 import re
@@ -30,12 +30,12 @@ from delayed_topics_devcluster.waiting import wait_until
 __all__ = ["PATIENT", "Broker", "Brokers"]
 
 LOOPBACK = "127.0.0.1"
-TELLING = re.compile(" (WARN|ERROR|FATAL) |[Ff]enc")
+NOTABLE = re.compile(" (WARN|ERROR|FATAL) |[Ff]enc")
 START_TIMEOUT_SECONDS = 180.0  # three brokers on two busy cores took over a minute
-# What differs from Kafka's own defaults: one node has no second replica to wait for, a group needs no grace time for
-# members that are still starting, the newer group protocol is paced by these floors (5 s and 45 s by default), and
-# after a SIGKILL the controller refuses the same broker until the old session has run out (9 s by default; with 2 s,
-# a busy machine was enough to have a broker fenced).
+# Settings that differ from Kafka's defaults. One node has no second replica. A group does not wait for members that are
+# still starting. The two minimums set the pace of the newer group protocol (5 s and 45 s by default). After a SIGKILL,
+# the controller refuses the same broker until its old session has expired (9 s by default; with 2 s, a broker on a busy
+# machine was fenced).
 SETTINGS = {
     "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "500",
@@ -56,11 +56,11 @@ PATIENT = {
     "broker.heartbeat.interval.ms": "3000",
     "metadata.max.idle.interval.ms": "0",
 }
-"""For a broker that is never killed. Its controller is the same process: when it stood still for longer than the session
-on a busy machine, the broker was fenced for a moment, and clients knew none. It is idle most of the time, with others beside it: so it
-takes 2 % of a processor and not 5 %."""
+"""For a broker that is never killed. Broker and controller are one process: when it stalled for longer than the session on a busy
+machine, the broker was fenced for a moment, and clients saw no broker. While idle, as such a broker mostly is, it takes 2 % of a
+processor with these settings instead of 5 %."""
 
-# Three nodes have replicas to wait for.
+# For three nodes, which replicate to each other.
 REPLICATED = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
@@ -72,7 +72,7 @@ REPLICATED = {
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerAddress:
-    """A node's place in its cluster. `voters`: the controllers of all nodes."""
+    """The address of a node, with its cluster. `voters`: the controllers of all nodes, as in `controller.quorum.voters`."""
 
     node_id: int
     host: str
@@ -83,7 +83,7 @@ class BrokerAddress:
 
     @classmethod
     def of_cluster(cls, count: int, host: str) -> "tuple[BrokerAddress, ...]":
-        """Those of a new cluster, on free ports."""
+        """Returns the addresses of all nodes of a new cluster, on free ports."""
         ports = free_ports(2 * count)
         controllers = ports[count:]
         voters = ",".join(f"{number}@{host}:{port}" for number, port in enumerate(controllers, 1))
@@ -102,9 +102,9 @@ class BrokerAddress:
 
 
 class Broker:
-    """One Kafka broker as a child of nobody: started on entering the context, gone with its data on leaving it.
+    """One Kafka broker as a detached process. Entering the context starts it; leaving the context ends it and removes its data.
 
-    A broker whose owner was killed is ended by the next Broker that is made.
+    A new Broker first ends all brokers whose owner was killed.
     """
 
     def __init__(
@@ -118,9 +118,9 @@ class Broker:
         address: BrokerAddress | None = None,
         refusing: Sequence[str] = (),
     ) -> None:
-        """`settings` are added to the server.properties and win over this module's. `host`: the address it listens on.
-        `environment` is added to the process's. `java_options`: by default those that make it start quickly, at the price of
-        its speed later. `address`: of one that is a member of Brokers. `refusing`: settings of topics that its policy takes from nobody."""
+        """`settings`: added to server.properties; they override those of this module. `host`: the address to listen on.
+        `environment`: added to that of the process. `java_options`: by default options for a quick start, which cost speed later.
+        `address`: for a member of Brokers. `refusing`: topic settings that the broker's policy refuses from every client."""
         self._directory: Path | None = None
         self._class_path = refusing_policy() if refusing else None
         self._settings = {**SETTINGS, **(_policy(refusing) if refusing else {}), **(settings or {})}
@@ -132,7 +132,7 @@ class Broker:
 
     @property
     def node_id(self) -> int:
-        """As Kafka's metadata has it."""
+        """The id of this node in Kafka's metadata."""
         return self._address.node_id
 
     @property
@@ -147,14 +147,14 @@ class Broker:
 
     @property
     def directory(self) -> Path:
-        """Where its data, log and settings are. Raises DevclusterError before the first start."""
+        """The folder of its data, log and settings. Raises DevclusterError before the first start."""
         if self._directory is None:
             raise DevclusterError("this broker has not been started yet. Either call start(), or enter it as a context")
         return self._directory
 
     @property
     def log_path(self) -> Path:
-        """The file with everything that it printed, over all its restarts."""
+        """The file with all output of the broker, over all its restarts."""
         return self.directory / "broker.log"
 
     def __enter__(self) -> Self:
@@ -171,16 +171,16 @@ class Broker:
         self.close()
 
     def evidence(self) -> str:
-        """The last warnings and errors that it told."""
-        return "\n".join([line for line in self.log_path.read_text().splitlines() if TELLING.search(line)][-10:])
+        """The last ten lines of the log with a warning, an error or a fencing."""
+        return "\n".join([line for line in self.log_path.read_text().splitlines() if NOTABLE.search(line)][-10:])
 
     def start(self) -> None:
-        """Start it and return when it serves: 2 s, 1 s more the first time, and 20 s the first time on a machine."""
+        """Start it and return when it serves: after 2 s, 3 s on the first start, and 20 s on the first start on a machine."""
         self.launch()
         self.await_serving()
 
     def launch(self) -> None:
-        """Start it and return at once: one node of several serves only when most of them run."""
+        """Start it and return at once: one node of several serves only when a majority of them runs."""
         require_java()
         java_options = self._java_options
         if java_options is None:
@@ -202,11 +202,11 @@ class Broker:
         self._process = process
 
     def await_serving(self) -> None:
-        """Return when it takes connections."""
+        """Return when it accepts connections."""
         wait_until(self._serves, what=f"the broker serves (see {self.log_path})", timeout_seconds=START_TIMEOUT_SECONDS)
 
     def stop(self) -> None:
-        """A clean shutdown. The data stays."""
+        """Shut it down cleanly. The data stays."""
         self._running().stop(timeout_seconds=180)
         self._process = None
 
@@ -230,7 +230,7 @@ class Broker:
         self._running().signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """End it at once and remove its data."""
+        """Kill it and remove its data."""
         if self._process is not None:
             self.kill()
         if self._directory is not None:
@@ -265,7 +265,7 @@ class Broker:
 
 
 class Brokers:
-    """A cluster of three brokers and controllers in one, whose topics have replicas; a context like Broker."""
+    """A cluster of three nodes, each both broker and controller, whose topics are replicated; a context manager like Broker."""
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ class Brokers:
         heap_megabytes: int = 384,
         environments: Sequence[Mapping[str, str]] = ({}, {}, {}),
     ) -> None:
-        """`environments`: what is added to that of each process."""
+        """`environments`: one for each node, added to that of its process."""
         self.members = tuple(
             Broker(
                 settings={**REPLICATED, **(settings or {})},
@@ -307,7 +307,7 @@ class Brokers:
         self.close()
 
     def close(self) -> None:
-        """End all of them at once and remove their data."""
+        """Kill all nodes and remove their data."""
         for member in self.members:
             member.close()
 
@@ -318,8 +318,8 @@ def _policy(refusing: Sequence[str]) -> dict[str, str]:
 
 
 def _class_archive() -> Path:
-    """Kafka's classes as the Java machine has them in memory, in the user's cache: with them a start takes a third of the CPU
-    time. A file of another Java is ignored by the machine. https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html"""
+    """An archive of Kafka's classes for class data sharing, in the user's cache: with it, a start takes a third of the CPU time.
+    Java ignores an archive of another Java. https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html"""
     archive = kafka_jars().with_suffix(".jsa")
     with locked("kafka-classes"):
         if not archive.exists():

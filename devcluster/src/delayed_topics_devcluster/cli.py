@@ -33,8 +33,8 @@ EVALUATION_KAFKA_PORT = 19094
 @click.group()
 def main() -> None:
     """A real Kubernetes and a real Kafka on one machine; with CONTEXT=name, that context of your kubeconfig."""
-    os.environ["PATH"] += ":/usr/sbin:/sbin"  # iptables and ip are there, which `su` leaves out
-    os.umask(0o022)  # images have the same modes, whoever builds them
+    os.environ["PATH"] += ":/usr/sbin:/sbin"  # for iptables and ip; `su` leaves these folders out of PATH
+    os.umask(0o022)  # so that files in images have the same modes, whoever builds them
 
 
 @main.command()
@@ -84,13 +84,13 @@ def down() -> None:
 
 @main.command()
 def crash() -> None:
-    """SIGKILL everything that runs of it, tests' brokers too, and clean nothing: to see that this is no obstacle."""
+    """SIGKILL everything of the cluster, and the brokers of tests, and clean nothing up: the next start must cope."""
     kill_everything()
 
 
 @main.command()
 def status() -> None:
-    """What runs of the local cluster, and how much memory it takes."""
+    """Which programs of the local cluster run, and how much memory each takes."""
     found = cluster.status()
     for name, megabytes in found.resident_megabytes.items():
         click.echo(f"{name:<28}{megabytes:>6} MB")
@@ -151,7 +151,7 @@ def java(program: str, arguments: tuple[str, ...]) -> None:
 
 @main.command()
 def kubeconfig() -> None:
-    """The path of a kubeconfig whose current context is the cluster."""
+    """Print the path of a kubeconfig whose current context is the cluster."""
     click.echo(current_cluster().kubeconfig)
 
 
@@ -177,8 +177,8 @@ def env() -> None:
                 "--field-selector=status.phase=Running",
             ).split()
         except CommandFailedError as error:
-            told = error.message.splitlines()[-1].strip()
-            raise click.ClickException(f"the cluster does not answer ({told}). Run `make cluster`") from None
+            reason = error.message.splitlines()[-1].strip()
+            raise click.ClickException(f"the cluster does not answer ({reason}). Run `make cluster`") from None
         if len(found) > 1:
             raise click.ClickException(
                 f"there are {len(found)} evaluation Kafkas. Set CHART_NAMESPACE to the namespace of the one to use"

@@ -1,6 +1,6 @@
-"""The local cluster: up, down, and what is running.
+"""The local cluster: starting it, ending it, and its status.
 
-Nothing of a cluster is worth keeping: whatever is wrong with one (a reboot, a killed process), `up` makes it anew.
+Nothing in a cluster is worth keeping. If anything is wrong with it (a reboot, a killed process), `up` replaces it by a new one.
 """
 
 import os
@@ -33,24 +33,24 @@ READY_TIMEOUT_SECONDS = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """What was started, by the names of the programs."""
+    """The started programs, by name."""
 
-    resident_megabytes: dict[str, int]  # of those that run
+    resident_megabytes: dict[str, int]  # of the running programs
     ended: tuple[str, ...]
 
     @property
     def running(self) -> bool:
-        """Whether a cluster was started and everything of it still runs."""
+        """Whether a cluster was started and all its programs still run."""
         return "pods" in self.resident_megabytes and not self.ended
 
 
 def cluster_folders() -> ClusterFolders:
-    """Where the cluster's files are, whether it runs or not."""
+    """The folders of the cluster's files, whether it runs or not."""
     return ClusterFolders(root=cache_dir() / "cluster")
 
 
 def status() -> Status:
-    """What runs now."""
+    """Which programs of this user's cluster run now."""
     running: dict[str, int] = {}
     ended: list[str] = []
     for namespace in _own_namespaces():
@@ -65,15 +65,15 @@ def status() -> Status:
 
 
 def up() -> None:
-    """Make sure that a cluster runs and its node is ready: less than a second when it does, about 15 s when not.
+    """Make sure that a cluster runs and its node is ready: takes less than a second if it does, about 15 s if not.
 
-    Raises PreconditionError while one runs that was started from another work tree: there is room for one.
+    Raises PreconditionError if a cluster of another work tree or user runs: a machine can run only one.
     """
     require_root()
     with _machine_locked():
         if _is_up():
             return
-    _get_programs()  # for minutes; nobody's `down` has to wait for that
+    _get_programs()  # without the lock: this can take minutes, and `down` should not have to wait
     folders = cluster_folders()
     with _machine_locked():
         if _is_up():
@@ -89,7 +89,7 @@ def up() -> None:
 
 
 def prepare() -> None:
-    """Get everything that `up` and our images need, so that they take seconds: 20 minutes on a new machine."""
+    """Build and install everything that `up` and our images need: 20 minutes on a new machine. `up` then takes seconds."""
     require_root()
     _get_programs()
     for name in IMAGES:
@@ -97,7 +97,7 @@ def prepare() -> None:
 
 
 def down() -> None:
-    """End the cluster, whoever started it, and remove everything of it. Succeeds also if there is none, or only parts of one."""
+    """End the cluster, whoever started it, and remove all its files. Succeeds also if there is none, or only parts of one."""
     remove_orphans()
     if os.geteuid() != 0 and not Namespace.inits() and not cluster_folders().root.exists():
         return
@@ -119,7 +119,7 @@ def _namespace() -> Namespace:
 
 
 def load(image: BuiltImage) -> None:
-    """Put a built image onto the node unless exactly this one is there."""
+    """Put a built image onto the node, unless the node has exactly this build."""
     record = _loaded() / image.archive.name
     if record.exists():
         return
@@ -131,7 +131,7 @@ def load(image: BuiltImage) -> None:
 
 
 def unload(name: str) -> None:
-    """Take one of our images (`worker`) from the node, for a test of what is said then."""
+    """Remove one of our images (`worker`) from the node, for a test of a missing image."""
     with locked("load"):
         _forget(name)
         remove_image(_namespace(), f"docker.io/{image_name(name)}")
@@ -152,7 +152,7 @@ def _is_up() -> bool:
     def decided() -> bool:
         return not status().running or node_is_ready(cluster_folders())
 
-    try:  # a busy one answers late, and somebody may be using it
+    try:  # a busy cluster answers late, and someone may be using it
         wait_until(decided, what="the node is ready", timeout_seconds=READY_TIMEOUT_SECONDS)
     except NotInTimeError as e:
         say(f"{e.message}. A new cluster replaces this one")
@@ -175,13 +175,13 @@ def _machine_locked() -> AbstractContextManager[None]:
 
 
 def _remove() -> None:
-    """End what runs of anybody's cluster, and remove its files and ours."""
+    """End every cluster on this machine, whoever started it, and remove its files and ours."""
     roots = {cluster_folders().root, *(cluster_of(namespace.program) for namespace in Namespace.running())}
     Namespace.end_all()
     for folders in (ClusterFolders(root=root) for root in roots):
         for file in folders.processes.glob("*.json"):
             process = Process.read(file)
-            if process is not None:  # the nsenter that waited for something inside
+            if process is not None:  # the nsenter that waits for a program inside
                 process.kill()
     for group in sorted(_pod_cgroups(), reverse=True):
         wait_until(partial(_removed, group), what=f"{group} is empty")
@@ -206,9 +206,9 @@ def _refuse_cluster_of_another() -> None:
 
 
 def _pod_cgroups() -> list[Path]:
-    """The kubelet's control groups: the only trace of a cluster that the kernel doesn't remove by itself.
+    """The kubelet's control groups, which the kernel does not remove by itself.
 
-    One tree per controller on cgroup v1, one in all on v2.
+    cgroup v1 has one tree for each controller, v2 has one in all.
     """
     roots = [*Path("/sys/fs/cgroup").glob("kubepods"), *Path("/sys/fs/cgroup").glob("*/kubepods")]
     return [group for root in roots for group in (root, *filter(Path.is_dir, root.rglob("*")))]
@@ -238,7 +238,7 @@ def _keep_logs(folders: ClusterFolders) -> Path:
 
 
 def _resident_bytes_of_tree(pid: int) -> int:
-    """Resident memory of a process and all below it: what is recorded is the nsenter that started a program."""
+    """The resident memory of a process and all its descendants: the recorded process is the nsenter that started the program."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile

@@ -1,4 +1,4 @@
-"""Calling other programs: output captured, failures told with the end of what they printed."""
+"""Calls of other programs: their output is captured, and an error has the end of it."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def run(
 ) -> str:
     """Run a command to its end and return its standard output; `environment` is added to the present one.
 
-    Raises CommandFailedError if it ends with another code than 0.
+    Raises CommandFailedError if its exit code is not 0.
     """
     words = [*prefix, *map(str, command)]
     result = subprocess.run(

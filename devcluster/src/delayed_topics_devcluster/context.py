@@ -1,14 +1,14 @@
 """The cluster that commands and tests work on: the local one, or with CONTEXT=name that context of the kubeconfig.
 
-Someone else's cluster needs no root and no Go here, and no Java unless images are built. It gets its images so:
+A foreign cluster needs no root and no Go on this machine, and Java only if images are built. These variables say how it gets them:
 
-    (neither)                         they are there already; nothing is built
-    LOAD="kind load docker-image"     built with docker, then handed to that command by name; without docker built
-                                      with buildah, and handed over as a docker-archive
-    IMAGE_REGISTRY=registry/path      built with docker or buildah, and pushed there
+    (neither)                         the images are there already; nothing is built
+    LOAD="kind load docker-image"     docker builds them, and this command gets their names; without docker,
+                                      buildah builds them, and the command gets docker-archives
+    IMAGE_REGISTRY=registry/path      docker or buildah builds them and pushes them there
 
-Both build from the same Dockerfiles; BASE_IMAGE replaces the base that they name. What is built has its content in its tag, so
-that the chart's values name something else once it has changed.
+Both build from the same Dockerfiles; BASE_IMAGE replaces the base that these name. The tag of a built image depends on its content,
+so that the chart's values change when an image changes.
 """
 
 import os
@@ -31,24 +31,25 @@ from delayed_topics_devcluster.progress import step
 __all__ = ["Cluster", "ForeignCluster", "LocalCluster", "WithTools", "current_cluster"]
 
 ID_DIGITS = 16
-"""Of the id of an image that its tag has."""
+"""How many digits of an image's id are in its tag."""
 
 
 class Cluster(Protocol):
-    """What is the same for both kinds."""
+    """What a local and a foreign cluster have in common."""
 
     @property
     def kubeconfig(self) -> Path:
         """A kubeconfig file whose current context is this cluster."""
 
     def up(self) -> None:
-        """Make sure that it can be used. Raises DevclusterError if it can't."""
+        """Make sure that the cluster can be used. Raises DevclusterError if it can't."""
 
     def down(self) -> None:
-        """Remove it, if it is ours."""
+        """Remove the cluster if it is ours."""
 
     def load(self, image: str) -> str:
-        """Put an image there: one of ours by its name (`worker`), or an archive. Returns what manifests call it, or the archive."""
+        """Put an image onto the cluster: one of ours by its name (`worker`), or an archive. Returns its name for manifests, or the
+        archive."""
 
     def kubectl(self, *arguments: str | Path, text_in: str | None = None) -> str:
         """Run kubectl to its end and return what it printed. Raises CommandFailedError."""
@@ -57,11 +58,11 @@ class Cluster(Protocol):
         """Run helm to its end and return what it printed. Raises CommandFailedError."""
 
     def require_mine(self) -> None:
-        """Raise PreconditionError unless breaking things is allowed there."""
+        """Raise PreconditionError unless tests may break things on the cluster."""
 
 
 class WithTools(ABC):
-    """kubectl and helm, as all kinds call them."""
+    """The calls of kubectl and helm, which all kinds of clusters share."""
 
     @property
     @abstractmethod
@@ -81,7 +82,7 @@ class WithTools(ABC):
 
 
 class LocalCluster(WithTools):
-    """The one of `devcluster up`."""
+    """The cluster of `devcluster up`."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -113,7 +114,7 @@ class ForeignCluster(WithTools):
 
     @cached_property
     def kubeconfig(self) -> Path:
-        """A copy of that context's part alone, so that nothing can reach another cluster by mistake."""
+        """A copy with this context alone, so that nothing can reach another cluster by mistake."""
         file = cache_dir("kubeconfigs") / f"{self.context.replace('/', '_')}.yaml"
         select = ("--raw", "--minify", "--flatten", f"--context={self.context}")
         try:
@@ -134,10 +135,10 @@ class ForeignCluster(WithTools):
             raise DevclusterError(f"CONTEXT={self.context} can't be reached: {error.message}") from None
 
     def down(self) -> None:
-        """Nothing: it is not ours to end."""
+        """Does nothing: the cluster is not ours."""
 
     def load(self, image: str) -> str:
-        """The tag is another for each content: pods that have the image are made anew only where its name has changed."""
+        """The tag depends on the content, because pods are replaced only if the name of their image has changed."""
         loader, registry = shlex.split(os.environ.get("LOAD", "")), os.environ.get("IMAGE_REGISTRY")
         if image not in IMAGES:
             if loader:
@@ -172,7 +173,7 @@ class ForeignCluster(WithTools):
 
 
 def current_cluster() -> Cluster:
-    """The context that CONTEXT names, or else the local cluster."""
+    """Returns the cluster of the context that CONTEXT names, or else the local cluster."""
     context = os.environ.get("CONTEXT")
     return ForeignCluster(context) if context else LocalCluster()
 
@@ -186,7 +187,7 @@ def _archive(name: str) -> Path:
 
 
 def _build(image: str) -> str:
-    """Build an image, and return the name that it then has: its tag is the beginning of its id."""
+    """Build an image and return its name: the tag holds the beginning of the image's id."""
     base = os.environ.get("BASE_IMAGE")
     base_argument = [f"--build-arg=BASE_IMAGE={base}"] if base else []
     with locked("images"), tempfile.TemporaryDirectory() as folder, step(f"building {image} with {_builder()}"):

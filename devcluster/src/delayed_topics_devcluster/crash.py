@@ -1,4 +1,4 @@
-"""What a power cut, an out-of-memory killer or an impatient person does to everything at once."""
+"""Kills everything at once, as a power cut, an out-of-memory killer or an impatient person would."""
 
 import random
 from contextlib import suppress
@@ -15,13 +15,13 @@ __all__ = ["crash"]
 
 
 def crash() -> None:
-    """SIGKILL all that runs of the platform, whoever started it, in no order: the cluster with its containers, and tests' brokers
-    and API servers. Cleans nothing: whatever comes next has to cope with what is left.
+    """SIGKILL every process of the platform, whoever started it, in random order: the cluster with its containers, and the brokers
+    and API servers of tests. Cleans nothing up: the next command has to cope with what is left.
     """
-    wait_until(_nothing_was_left_to_kill, what="everything of the platform is dead")
+    wait_until(_found_nothing_to_kill, what="every process of the platform is dead")
 
 
-def _nothing_was_left_to_kill() -> bool:
+def _found_nothing_to_kill() -> bool:
     inside = (process for namespace in Namespace.running() for process in namespace.processes())
     found = [*_outside(), *Namespace.inits(), *inside]
     random.shuffle(found)

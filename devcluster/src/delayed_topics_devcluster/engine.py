@@ -1,6 +1,6 @@
-"""The wheel of the relay's engine, built from worker/engine: once per content, then never again.
+"""The wheel of the engine, built from worker/engine: once for each content.
 
-It is the same bits wherever it is built: no folder of this machine is in it.
+The build is reproducible: the wheel contains no path of this machine.
 """
 
 import base64
@@ -25,13 +25,13 @@ from delayed_topics_devcluster.rust import rust_environment
 __all__ = ["engine_environment", "engine_wheel"]
 
 SBOM = ".cyclonedx.json"
-"""How the end of its name is in a wheel of maturin. Tools look for CycloneDX's own, `.cdx.json`."""
+"""The suffix of the SBOM in a wheel of maturin. Tools look for the suffix that CycloneDX recommends, `.cdx.json`."""
 KEPT = 8
-"""Builds that stay in the cache, the last that were asked for: every edit makes one."""
+"""How many builds stay in the cache, the most recently used ones: every edit makes one."""
 
 
 def engine_wheel() -> Path:
-    """The wheel. Beside it is a file with the debugging symbols that were taken out of it, which gdb and perf can be given.
+    """Builds the wheel if need be and returns its path. A file beside it has its debugging symbols, for gdb and perf.
 
     Takes half a minute the first time, 5 s after an edit. Raises PreconditionError without Rust.
     """
@@ -44,12 +44,12 @@ def engine_wheel() -> Path:
 
 
 def engine_environment() -> dict[str, str]:
-    """For cargo, in `ENGINE_SOURCE`: what it builds is shared by all work trees of this user."""
+    """The environment for cargo in `ENGINE_SOURCE`. All work trees of this user share one target directory."""
     return {**rust_environment(), "CARGO_TARGET_DIR": str(cache_dir("engine-target"))}
 
 
 def _key() -> str:
-    """Of all that goes into the wheel, and how; tests, examples and benchmarks don't."""
+    """A digest of everything that goes into the wheel, and of how it is built; tests, examples and benchmarks are not part of it."""
     names = ("Cargo.toml", "Cargo.lock", ".cargo/config.toml", "pyproject.toml", "delayed_topics_engine.pyi")
     sources = sorted(file for file in (ENGINE_SOURCE / "src").rglob("*") if file.is_file())
     digest = hashlib.sha256(sysconfig.get_platform().encode())
@@ -73,7 +73,7 @@ def _build(folder: Path) -> None:
 
 
 def _without_folders(environment: dict[str, str]) -> dict[str, str]:
-    """For a build in which the compilers call this machine's folders by other names."""
+    """Adds compiler flags that replace the paths of this machine in the build by fixed names."""
     run("cargo", "fetch", "--quiet", "--locked", cwd=ENGINE_SOURCE, environment=environment)
     registry = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo") / "registry" / "src"
     names = {str(ENGINE_SOURCE): "/engine", environment["CARGO_TARGET_DIR"]: "/target"}
@@ -86,9 +86,9 @@ def _without_folders(environment: dict[str, str]) -> dict[str, str]:
 
 
 def _finish(wheel: Path) -> None:
-    """Puts the debugging symbols into a file beside the wheel, and takes what differs from build to build out of its SBOM.
+    """Moves the debugging symbols into a file beside the wheel, and removes from the SBOM what differs from build to build.
 
-    Names of functions stay, so that py-spy and perf can tell them.
+    The names of functions stay in the wheel, so that py-spy and perf can show them.
     """
     with zipfile.ZipFile(wheel) as archive:
         contents = {entry.filename: archive.read(entry) for entry in archive.infolist()}
@@ -105,14 +105,14 @@ def _finish(wheel: Path) -> None:
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    """Of the first day that zip files can tell, readable by everybody."""
+    """A zip entry with the earliest date that zip files can have, readable by every user."""
     entry = zipfile.ZipInfo(name)
     entry.external_attr = (stat.S_IFREG | (0o755 if name.endswith(".so") else 0o644)) << 16
     return entry
 
 
 def _stripped(library: bytes, whole: Path) -> bytes:
-    """The library without its debugging symbols, which stay in a file of that name with `.debug` behind it."""
+    """Returns the library without its debugging symbols, and writes these to `whole` with the suffix `.debug`."""
     symbols = whole.with_suffix(".so.debug")
     whole.write_bytes(library)
     run("objcopy", "--only-keep-debug", whole, symbols)
@@ -130,7 +130,7 @@ def _repeatable(sbom: bytes) -> bytes:
 
 
 def _record(own_name: str, contents: dict[str, bytes]) -> bytes:
-    """A wheel's table of files: these, and itself."""
+    """The RECORD of a wheel with these files; it lists itself too, without a digest."""
     written = io.StringIO()
     table = csv.writer(written, lineterminator="\n")
     for name, content in contents.items():

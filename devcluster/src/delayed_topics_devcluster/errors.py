@@ -1,8 +1,8 @@
-"""What can go wrong, said so that one line tells what to do.
+"""The errors of this package. Each message says what to do.
 
-DevclusterError            shown as one line by the command line, exit code 1
+DevclusterError            the command line prints its message without a traceback, and exits with code 1
 ├── PreconditionError      the machine lacks something that this project can't bring along
-├── CommandFailedError     a program that was called failed; holds the end of what it printed
+├── CommandFailedError     a program failed; the message has the end of its output
 └── NotInTimeError         a condition did not become true in time
 """
 
@@ -24,4 +24,4 @@ class CommandFailedError(DevclusterError):
 
 
 class NotInTimeError(DevclusterError):
-    """A condition that was waited for did not come true."""
+    """A condition did not become true in time."""

@@ -1,4 +1,4 @@
-"""Programs for the work on this repository, built from pinned Go modules in devcluster/: once per content of `go.mod` and `go.sum`."""
+"""Tools for this repository, built from pinned Go modules in devcluster/: once for each content of `go.mod` and `go.sum`."""
 
 import hashlib
 from pathlib import Path
@@ -14,7 +14,7 @@ __all__ = ["TOOLS", "go_tool"]
 
 
 class Tool(NamedTuple):
-    """`module`: the folder with its `go.mod`, in devcluster/. `cgo`: "1" if it needs a C compiler, else "0"."""
+    """A Go program. `module`: the folder in devcluster/ that has its `go.mod`. `cgo`: "1" if it needs a C compiler, else "0"."""
 
     module: str
     package: str
@@ -29,7 +29,7 @@ TOOLS = {
 
 
 def go_tool(name: str) -> Path:
-    """The program: `syft` (SBOMs), `oras` (images and what is attached to them, in registries) or `vale` (checks prose).
+    """Returns the program: `syft` (SBOMs), `oras` (images and their attachments in registries) or `vale` (checks prose).
 
     Takes minutes the first time. Raises PreconditionError without Go.
     """

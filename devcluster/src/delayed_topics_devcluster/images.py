@@ -1,6 +1,6 @@
-"""The project's images, built only when something that goes into them has changed.
+"""The project's images, each built only if one of its inputs has changed.
 
-Times, folders and modes of the machine are kept out of them.
+Builds are reproducible: times, paths and file modes of the machine do not get into an image.
 """
 
 import hashlib
@@ -36,14 +36,14 @@ __all__ = [
 
 DEBIAN_SUITE = "bookworm"
 EPOCH_SECONDS = 315_532_800
-"""When everything in an image was made, by its own account: 1980, the first year that zip files can tell."""
+"""The time of all files in an image: 1980, the first year that zip files can have."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What an image is made of, besides the files in images/NAME."""
+    """The contents of an image, besides the files in images/NAME."""
 
-    base: str  # of the two that are made here; elsewhere it is the default in the Dockerfile
+    base: str  # one of the two bases that this module builds; other builds use the default in the Dockerfile
     distribution: str | None = None  # the workspace member that it runs
     spark_jars: bool = False
     kafka_jars: bool = False
@@ -66,34 +66,34 @@ IMAGES = {
 
 
 def image_registry() -> str:
-    """Where images are to be found: IMAGE_REGISTRY, or a name for those that are nowhere but on this machine."""
+    """The registry of the images: IMAGE_REGISTRY, or a name for images that are only on this machine."""
     return (os.environ.get("IMAGE_REGISTRY") or "delayed-topics").rstrip("/")
 
 
 def image_name(name: str, *, content: str = "") -> str:
-    """What manifests call the image: with the tag `dev`, or `dev-CONTENT`, which is never read as a number in YAML."""
+    """The image's name in manifests, with the tag `dev` or `dev-CONTENT`. YAML never reads such a tag as a number."""
     _recipe(name)
     return f"{image_registry()}/{name}:dev" + (f"-{content}" if content else "")
 
 
 def chart_values(images: Mapping[str, str]) -> str:
-    """The chart's values, as YAML, that name these images: `registry/path/worker:tag` by `worker`."""
+    """Values for the chart, as YAML, that name these images. `images`: for example `registry/path/worker:tag` by `worker`."""
     parts = {name: image.rpartition(":") for name, image in images.items()}
     return str(yaml.safe_dump({"images": {name: {"repository": r, "tag": t} for name, (r, _, t) in parts.items()}}))
 
 
 def build_archive(name: str, *, tagged_by_content: bool = False) -> BuiltImage:
-    """Build an image with buildah on a base of Debian packages, if anything of it has changed.
+    """Build an image with buildah on a base of Debian packages, if one of its inputs has changed.
 
-    About 60 s the first time (base), 5 s after a change of our own code, less than a second unchanged. Its tag is `dev`,
-    unless its content is to be in it.
+    Takes about 60 s the first time (base), 5 s after a change of our own code, less than a second without a change.
+    The tag is `dev`, or `dev-CONTENT` with `tagged_by_content`.
     """
     with locked("images"):
         return _build_archive(name, tagged_by_content=tagged_by_content)
 
 
 def build_layout(name: str, folder: Path, *, tag: str) -> str:
-    """Build an image, write it as an OCI image layout that calls it `tag`, and return the digest of its manifest."""
+    """Build an image, write it as an OCI image layout with this tag, and return the digest of its manifest."""
     with locked("images"), step(f"building image {name}"):
         install_for_images()
         base = _recipe(name).base
@@ -121,7 +121,7 @@ def _build_archive(name: str, *, tagged_by_content: bool) -> BuiltImage:
 
 
 def make_context(name: str) -> Path:
-    """The folder that the image is built from: images/NAME, and wheels and jars as its Dockerfile expects them."""
+    """Make the build context of an image: the files of images/NAME, with the wheels and jars that its Dockerfile copies."""
     recipe = _recipe(name)
     if recipe.distribution:
         require_python_of_images()
@@ -149,15 +149,16 @@ def _recipe(name: str) -> Recipe:
 
 
 def _base_archive(base: str) -> Path:
-    """A root file system of Debian packages: images/base/<kind>.packages.
+    """The archive of a root file system with the Debian packages that images/base/<base>.packages lists.
 
-    They come from Debian's mirrors as they are now, or from what the file DEBIAN_SOURCES says in the form of a sources.list.
+    The packages come from the current state of Debian's mirrors, or from the sources in the file that DEBIAN_SOURCES names, which
+    has the format of a sources.list.
     """
     packages = ",".join((IMAGE_SOURCES / "base" / f"{base}.packages").read_text().split())
     kept = ("exclude=/usr/share/doc/*", "include=/usr/share/doc/*/copyright", "exclude=/usr/share/locale/*")
     hooks = (
         'ln -s python3 "$1/usr/bin/python"',
-        # mmdebstrap takes them from this machine
+        # mmdebstrap copies these from this machine
         'rm -f "$1/etc/resolv.conf" "$1/etc/hostname" "$1/etc/apt/sources.list" "$1"/etc/apt/sources.list.d/*',
     )
     options = (
@@ -180,7 +181,7 @@ def _base_archive(base: str) -> Path:
 
 
 def _ensure_base_in_store(base: str, root: Path) -> str:
-    """The base as an image that Dockerfiles can start from; its name holds the content's key."""
+    """Make an image of the base, for Dockerfiles to start from, and return its name, which holds the key of its content."""
     name = f"localhost/{base}:{root.name.split('-')[-1].split('.')[0]}"
     if not _buildah("images", "--quiet", "--filter", f"reference={name}").strip():
         context = cache_dir("contexts") / base
@@ -200,16 +201,16 @@ def _bud(context: Path, *, tag: str, base_name: str | None) -> None:
 
 def _push(name: str, archive: Path) -> None:
     unfinished = archive.with_suffix(".unfinished")
-    unfinished.unlink(missing_ok=True)  # buildah refuses to add to one
+    unfinished.unlink(missing_ok=True)  # buildah refuses to write to an archive that exists
     _buildah("push", "--quiet", name, f"docker-archive:{unfinished}:docker.io/{name}")
     archives = archive.parent.glob(f"{archive.name.rsplit('-', 1)[0]}-*.tar")
-    for older in sorted(archives, key=lambda file: file.stat().st_mtime)[:-1]:  # somebody may be loading the last one
+    for older in sorted(archives, key=lambda file: file.stat().st_mtime)[:-1]:  # someone may be loading the newest one
         older.unlink()
     unfinished.rename(archive)
 
 
 def _buildah(*arguments: str) -> str:
-    """buildah with a store of its own, in the cache."""
+    """Run buildah with a store of its own in the user's cache."""
     store = cache_dir("buildah")
     places = (f"--root={store / 'images'}", f"--runroot={store / 'run'}", "--storage-driver=overlay")
     return run("buildah", *places, *arguments)

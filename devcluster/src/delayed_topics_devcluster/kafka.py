@@ -1,4 +1,4 @@
-"""Kafka's own jars, as Maven resolves them, and running what is in them."""
+"""Kafka's jars, which Maven resolves, and calls of the Java programs in them."""
 
 import hashlib
 import os
@@ -28,14 +28,14 @@ POM = IMAGE_SOURCES / "kafka" / "pom.xml"
 LOGGING = IMAGE_SOURCES / "kafka" / "log4j2.properties"
 
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options of a Java machine that runs for seconds or minutes, and would spend most of them on compiling. Not for benchmarks."""
+"""Options for a JVM that runs for seconds or minutes, and would spend most of this time on compiling. Not for benchmarks."""
 
 
 def kafka_jars() -> Path:
-    """The folder with the jars of Kafka; they are fetched when it is missing (about 12 s).
+    """Returns the folder with Kafka's jars, and fetches them first if it is missing (about 12 s).
 
-    The version is the one of images/kafka/pom.xml, or that of the environment variable KAFKA_VERSION, such as 4.0.2.
-    Raises PreconditionError if that is no version.
+    The environment variable KAFKA_VERSION, such as 4.0.2, overrides the version in images/kafka/pom.xml.
+    Raises PreconditionError if its value is not a version.
     """
     version = os.environ.get("KAFKA_VERSION")
     if not version:
@@ -48,9 +48,9 @@ def kafka_jars() -> Path:
 
 
 def maven_jars(name: str, pom: Path, *, properties: Mapping[str, str] | None = None) -> Path:
-    """The folder with the jars that a pom.xml asks for, in the user's cache, keyed by the file's content and `properties`.
+    """Returns a folder in the user's cache with the jars that a pom.xml requires, keyed by the file's content and `properties`.
 
-    `properties` replace those of the file. Raises CommandFailedError if they can't be had, PreconditionError without Maven.
+    `properties` override those of the file. Raises CommandFailedError if Maven can't get the jars, PreconditionError without Maven.
     """
     replaced = [f"-D{key}={value}" for key, value in sorted((properties or {}).items())]
 
@@ -63,9 +63,9 @@ def maven_jars(name: str, pom: Path, *, properties: Mapping[str, str] | None = N
 
 
 def compiled(name: str, sources: Sequence[Path], *, jars: Path) -> str:
-    """The class path of Java programs: their classes, kept in the user's cache until a source changes, and the jars.
+    """Compiles Java programs and returns their class path: the classes, cached until a source changes, and the jars.
 
-    Raises PreconditionError without javac, CommandFailedError with what it says.
+    Raises PreconditionError without javac, CommandFailedError with the compiler's messages.
     """
 
     def compile_all(folder: Path) -> None:
@@ -79,14 +79,14 @@ def compiled(name: str, sources: Sequence[Path], *, jars: Path) -> str:
 
 
 def refusing_policy() -> str:
-    """The class path of a broker with the class RefusingPolicy."""
+    """Returns the class path for a broker that uses the class RefusingPolicy."""
     return compiled("policy", [Path(__file__).with_name("RefusingPolicy.java")], jars=kafka_jars())
 
 
 def java_command(
     main_class: str, *arguments: str | Path, options: Sequence[str] = (), class_path: str | None = None
 ) -> list[str]:
-    """The command line that runs a class, by default of Kafka's jars: `kafka.Kafka` or `org.apache.kafka.tools.…`."""
+    """Returns the command line that runs a Java class, by default one of Kafka's: `kafka.Kafka` or `org.apache.kafka.tools.…`."""
     return [
         "java",
         *(options or ("-Xmx256m",)),
@@ -106,8 +106,8 @@ def java_tool(
     options: Sequence[str] = (*QUICK, "-Xmx256m"),
     class_path: str | None = None,
 ) -> str:
-    """Run one of Kafka's Java tools to its end and return what it printed. `options`: of the Java machine. `class_path`: with what
-    the tool needs beside Kafka's jars, as of `compiled`.
+    """Run one of Kafka's Java tools to its end and return its output. `options`: for the JVM. `class_path`: for a tool that needs
+    more than Kafka's jars, as returned by `compiled`.
 
     For example `java_tool("org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", …, text_in="a\\nb\\n")`.
     Raises CommandFailedError if it fails, PreconditionError without Java 17 or Maven.
@@ -121,7 +121,8 @@ def java_tool(
 
 
 def limit_producer(bootstrap: str, client_id: str, bytes_per_second: int | None) -> None:
-    """Kafka's quota for what a client produces, a broker; None takes it away. Acknowledgements then take their time."""
+    """Set Kafka's quota for the bytes that a client may produce, for each broker; None removes the quota. The broker then delays
+    its acknowledgements."""
     rate = f"producer_byte_rate={bytes_per_second}" if bytes_per_second is not None else "producer_byte_rate"
     java_tool(
         _config_command(),
@@ -131,7 +132,7 @@ def limit_producer(bootstrap: str, client_id: str, bytes_per_second: int | None)
 
 
 def _config_command() -> str:
-    """Kafka 4.4 has it in another package than 4.0."""
+    """The class of Kafka's ConfigCommand, which Kafka 4.4 has in another package than 4.0."""
     moved = "org/apache/kafka/tools/ConfigCommand.class"
     for jar in kafka_jars().glob("kafka-tools-*.jar"):
         with ZipFile(jar) as classes:

@@ -1,4 +1,4 @@
-"""One at a time, over all processes of this user, or of the machine."""
+"""Locks between the processes of this user, or of the whole machine."""
 
 import fcntl
 import shutil
@@ -15,9 +15,9 @@ __all__ = ["locked", "made_once"]
 
 @contextmanager
 def locked(name: str, *, folder: Path | None = None) -> Iterator[None]:
-    """Wait until nobody else holds the lock of this name, and hold it. The kernel frees it when its holder dies.
+    """Wait until no other process holds the lock of this name, and hold it. The kernel releases it when its holder dies.
 
-    `folder`: by default one of this user's cache.
+    `folder`: for the lock's file; by default in this user's cache.
     """
     with ((folder or cache_dir("locks")) / name).open("w") as file:
         try:
@@ -29,7 +29,8 @@ def locked(name: str, *, folder: Path | None = None) -> Iterator[None]:
 
 
 def made_once(folder: Path, make: Callable[[Path], object]) -> Path:
-    """A folder of the cache, whole or not at all: `make` fills another one, which takes its place."""
+    """Return a folder of the cache, and make it first if it is missing. `make` fills a temporary folder, which is renamed when it is
+    complete."""
     with locked(f"made-{folder.parent.name}"):
         if not folder.is_dir():
             made = Path(tempfile.mkdtemp(dir=folder.parent))

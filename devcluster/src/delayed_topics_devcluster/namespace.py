@@ -1,9 +1,9 @@
-"""The cluster's own namespaces: what ends with them can't be left behind.
+"""The Linux namespaces of the cluster, which make the kernel clean up after it.
 
-One `pause` process is the first of a process namespace, and the network and mount namespaces live as long as
-something runs in it. Ending that one process makes the kernel end every process of the cluster (shims and containers
-too), then drop their mounts and their iptables rules. What is left on the host is the veth pair with its two routes,
-which the next `devcluster up` or `down` removes: no teardown can be interrupted, and a SIGKILL of anything is as clean.
+A `pause` process is the first process of a PID namespace. The network and mount namespaces live as long as a process
+runs in it. When the `pause` process ends, the kernel ends every process of the cluster (shims and containers too) and
+then drops their mounts and iptables rules. Only the veth pair with its two routes stays on the host, until the next
+`devcluster up` or `down` removes it. So an interrupted teardown, or a SIGKILL of any process, leaves nothing else behind.
 """
 
 import shlex
@@ -36,28 +36,28 @@ POD_NETWORK = "10.214.0.0/16"
 SERVICE_NETWORK = "10.215.0.0/16"
 HOST_DEVICE = "delayed-topics"
 NODE_DEVICE = "eth0"
-# Where containerd and the network plugins write whatever they are told: a tmpfs of the cluster's own. The kubelet's has pods'
-# volumes, and is on a disk.
 KUBELET_FOLDER = "/var/lib/kubelet"
-MADE_FOLDERS = ("/var/lib/cni", KUBELET_FOLDER)  # missing on most machines: the mounts need them
+MADE_FOLDERS = ("/var/lib/cni", KUBELET_FOLDER)  # mount points, which most machines lack
+# containerd and the network plugins write to these folders whatever their configuration says, so each is a tmpfs of the
+# cluster's own. Over the kubelet's a folder on disk is mounted, because it holds the volumes of pods.
 PRIVATE_FOLDERS = ("/run", "/var/log", *MADE_FOLDERS)
 UNSHARE = ("unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", "--")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Namespace:
-    """The namespaces around one `pause` process. Who it belongs to is on its command line: no file to be lost or out of date."""
+    """The namespaces around one `pause` process. Its command line names its owner, so that no file can be lost or out of date."""
 
     init: Process
     program: Path
     owner: Path
-    """The work tree that it was started from."""
+    """The work tree from which the cluster was started."""
 
     @classmethod
     def create(cls, *, pause: Path, owner: Path, kubelet: Path, log: Path) -> "Namespace":
-        """Make the namespaces, mounts and network. `kubelet`: the folder for its files and pods' volumes.
+        """Make the namespaces, mounts and network. `kubelet`: the folder for the kubelet's files and the volumes of pods.
 
-        Raises CommandFailedError if the networks are taken already.
+        Raises CommandFailedError if the machine has a route to one of the networks already.
         """
         _refuse_taken_networks()
         for folder in MADE_FOLDERS:
@@ -72,17 +72,17 @@ class Namespace:
 
     @classmethod
     def running(cls) -> "list[Namespace]":
-        """All that run on this machine, whoever started them."""
+        """The namespaces of all clusters on this machine, whoever started them."""
         return [namespace for starter, namespace in cls._found() if starter == str(namespace.program)]
 
     @classmethod
     def inits(cls) -> list[Process]:
-        """The processes that all of them end with, also where somebody who was killed had only begun to make one."""
+        """The processes whose end ends all of these clusters, including a cluster whose creation was interrupted by a kill."""
         return [namespace.init for _, namespace in cls._found()]
 
     @classmethod
     def end_all(cls) -> None:
-        """End all of them with everything inside. Returns when nothing of them is left."""
+        """End all clusters on this machine with every process inside. Returns when none is left."""
         while inits := cls.inits():
             for init in inits:
                 init.kill()
@@ -90,7 +90,7 @@ class Namespace:
 
     @classmethod
     def _found(cls) -> "list[tuple[str, Namespace]]":
-        """Each with the program of its process: `unshare` before it is `pause`, and as the parent that waits for it."""
+        """Each namespace with the program of its process: `pause`, or `unshare`, which forks it and then waits for it."""
         found = []
         for pid, words in command_lines():
             if len(words) > 1 and is_built_program(words[-2]) and words[-2].endswith("/pause"):
@@ -100,17 +100,17 @@ class Namespace:
         return found
 
     def processes(self) -> list[Process]:
-        """What runs inside; what runs in its containers dies with the first of them."""
+        """The processes of this PID namespace, without those in the PID namespaces of containers."""
         found = []
         for link in Path("/proc").glob("[0-9]*/ns/pid"):
-            with suppress(OSError):  # it ended meanwhile
+            with suppress(OSError):  # the process has ended
                 if link.samefile(f"/proc/{self.init.pid}/ns/pid"):
                     found.append(Process.of(int(link.parts[2])))
         return found
 
     def prefix(self) -> Sequence[str]:
-        """What to put before a command so that it runs inside."""
-        # Not `ip netns exec`: it mounts a fresh /sys, and the kubelet then finds no cgroups.
+        """The words to put before a command so that it runs inside."""
+        # Not `ip netns exec`, which mounts a fresh /sys, where the kubelet finds no cgroups.
         return ("nsenter", f"--target={self.init.pid}", "--net", "--mount", "--pid", "--ipc", "--")
 
     def start(self, command: Sequence[str | Path], *, log: Path) -> Process:
@@ -125,18 +125,18 @@ class Namespace:
     def remove_link() -> None:
         """Remove the veth pair of namespaces whose processes have ended, and with it the routes on the host.
 
-        The kernel would do so by itself, but a socket that still had something to send when its process was killed
-        keeps the network for as long as TCP tries again: 343 s, measured.
+        The kernel would do so by itself, but a socket that had unsent data when its process was killed keeps the network
+        namespace for as long as TCP retries: 343 s, measured.
         """
-        with suppress(CommandFailedError):  # it may go by itself at this very moment
+        with suppress(CommandFailedError):  # the kernel may remove it at this very moment
             run("ip", "link", "delete", HOST_DEVICE)
-        wait_until(lambda: not _device_exists(), what=f"device {HOST_DEVICE} goes")
+        wait_until(lambda: not _device_exists(), what=f"device {HOST_DEVICE} is gone")
 
     def _prepare_mounts(self, kubelet: Path) -> None:
         mounts = [f"mount -t tmpfs -o mode=755 delayed-topics {folder}" for folder in PRIVATE_FOLDERS]
-        # A short path for what is in a long one: the kubelet has sockets there, whose names end at 107 bytes.
+        # The kubelet's sockets need a short path: the path of a socket has at most 107 bytes.
         mounts.append(f"mount --bind {shlex.quote(str(kubelet))} {KUBELET_FOLDER}")
-        # unshare made every mount private to these namespaces; pods want to share among each other.
+        # unshare has made every mount private to these namespaces; pods need mount propagation among each other.
         self.run("sh", "-ec", "\n".join(["mount --make-rshared /", *mounts, "mkdir /run/lock"]))
 
     def _prepare_network(self) -> None:
@@ -144,7 +144,7 @@ class Namespace:
         run("ip", "link", "add", HOST_DEVICE, "type", "veth", *peer)
         run("ip", "address", "add", f"{HOST_ADDRESS}/{LINK_PREFIX_BITS}", "dev", HOST_DEVICE)
         run("ip", "link", "set", HOST_DEVICE, "up")
-        # There is no default route inside: a pod that asks for the internet is told at once that there is none.
+        # There is no default route inside, so that connections from pods to the internet fail at once.
         self.run(
             "sh",
             "-ec",
@@ -159,7 +159,7 @@ class Namespace:
 
 
 def _runs(children: Path, program: Path) -> bool:
-    """Whether unshare has forked, set everything up, and become the program."""
+    """Whether the child of unshare runs the program already, and so all namespaces are set up."""
     try:
         pid = children.read_text().strip()
         return bool(pid) and Path(f"/proc/{pid}/exe").resolve() == program.resolve()

@@ -1,4 +1,4 @@
-"""What tests start outlives them when they are killed: each process is noted in a folder that says whose it is."""
+"""Ends processes that a killed test leaves behind: each is recorded in a folder, which also names the owner."""
 
 import os
 import shutil
@@ -14,8 +14,8 @@ OWNER = "owner.json"
 
 
 def folder_of_mine(kind: str, parent: Path | None = None) -> Path:
-    """A new folder of this process, among the temporary ones unless `parent` is given. What it starts it notes there:
-    `Process.write(folder / "NAME.json")`.
+    """Make a folder that this process owns, in the folder for temporary files unless `parent` is given. The owner has to record each
+    process that it starts: `Process.write(folder / "NAME.json")`.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-", dir=parent))
     Process.of(os.getpid()).write(folder / OWNER)
@@ -23,7 +23,7 @@ def folder_of_mine(kind: str, parent: Path | None = None) -> Path:
 
 
 def remove_orphans(parent: Path | None = None) -> None:
-    """End the processes whose owner was killed, and remove their data."""
+    """End the recorded processes of all owners that are gone, and remove their folders."""
     for folder in (parent or Path(tempfile.gettempdir())).glob(f"{PREFIX}*"):
         owner = Process.read(folder / OWNER)
         if owner is None or owner.alive():

@@ -1,4 +1,4 @@
-"""What is done again and again beside what a test or a benchmark does meanwhile."""
+"""Repeats an action in a thread, beside the body of a test or a benchmark."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,8 @@ TICK_SECONDS = 0.002
 
 @contextmanager
 def repeated(do: Callable[[], None]) -> Iterator[None]:
-    """Calls `do` again and again in a thread until the block ends. What it raises ends it, and is raised where the block ends."""
+    """Calls `do` again and again in a thread until the block ends. An exception ends the calls, and is raised at the end of the
+    block."""
     ended = Event()
 
     def run() -> None:
@@ -30,9 +31,9 @@ def repeated(do: Callable[[], None]) -> Iterator[None]:
 
 
 def paced(do: Callable[[int], None], per_second: Callable[[], float]) -> AbstractContextManager[None]:
-    """As `repeated`, with `do(0)`, `do(1)` … at a steady pace. Where it falls behind, it catches up.
+    """Like `repeated`, but calls `do(0)`, `do(1)` … at a steady pace. If the calls fall behind, they catch up.
 
-    `per_second` is asked all the time.
+    `per_second` returns the present pace, and is called every 2 ms.
     """
     number, owed, last = 0, 0.0, time.monotonic()
 

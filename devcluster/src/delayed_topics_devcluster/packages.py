@@ -1,4 +1,4 @@
-"""Debian packages that the cluster (and a benchmark) is made of, installed without ever removing one."""
+"""Installs the Debian packages that the cluster, the builds and a benchmark need, and never removes a package."""
 
 import re
 import shutil
@@ -28,7 +28,7 @@ OTHER_CLUSTER = "set CONTEXT=name to use a cluster of your kubeconfig instead (k
 
 
 def install_for_cluster() -> None:
-    """What runs pods: containerd, runc, network plugins, iptables."""
+    """Install the programs that run pods: containerd, runc, network plugins, iptables."""
     _install(
         {
             "containerd": "containerd",
@@ -43,12 +43,12 @@ def install_for_cluster() -> None:
 
 
 def install_for_images() -> None:
-    """What builds images without a registry."""
+    """Install the programs that build images without a registry."""
     _install({"buildah": "buildah", "mmdebstrap": "mmdebstrap"})
 
 
 def install_redis() -> None:
-    """For a benchmark. The server's program without the server's package, which would start one."""
+    """Install Redis for a benchmark: its program is also in redis-tools, while the package of the server would start a server."""
     _install({"redis-check-rdb": "redis-tools"}, otherwise="do without it")
 
 
@@ -58,14 +58,14 @@ RUST = (
         "cargo-web",
         "rustfmt-web",
         "rust-web-clippy",
-    ),  # Debian 12: its rustc is of 2022, this one builds browsers
+    ),  # for Debian 12, whose rustc is of 2022; these newer packages build browsers
     ("rustc", "cargo", "rustfmt", "rust-clippy"),
 )
-"""The compiler first."""
+"""The sets of packages to choose from; the compiler is the first of each."""
 
 
 def install_rust(at_least: tuple[int, int]) -> None:
-    """What builds the relay's engine, and what checks it. Does nothing where there are no Debian packages of that version."""
+    """Install the toolchain that builds and checks the engine. Does nothing if Debian has no packages of that version."""
     if shutil.which("apt-get") is None:
         return
     if not _has_lists():
@@ -76,7 +76,7 @@ def install_rust(at_least: tuple[int, int]) -> None:
 
 
 def program_of(package: str, program: str) -> Path:
-    """A program out of a Debian package that isn't installed, since it would start a server; in the user's cache."""
+    """Extract a program from a Debian package into the user's cache. Installing the package would start a server."""
 
     def fetch(folder: Path) -> None:
         with step(f"fetching {program} of the Debian package {package}"):
@@ -87,7 +87,8 @@ def program_of(package: str, program: str) -> Path:
 
 
 def refuse_to_harm_docker() -> None:
-    """Docker's own containerd.io package excludes Debian's containerd: one of the two would have to go."""
+    """Raise PreconditionError if installing containerd would remove or restart Docker: its package containerd.io conflicts with
+    Debian's containerd."""
     if _installed("containerd.io"):
         raise PreconditionError(f"Docker's containerd.io package excludes Debian's containerd: {OTHER_CLUSTER}.")
     if program_runs("dockerd"):
@@ -115,7 +116,7 @@ def _install_all(packages: list[str]) -> None:
 
 
 def _candidate(package: str) -> tuple[int, int]:
-    """The version that would be installed; 0.0: there is none."""
+    """The version that apt would install, or 0.0 if there is none."""
     found = re.search(r"Candidate: (?:\d+:)?(\d+)\.(\d+)", run("apt-cache", "policy", package))
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
@@ -129,7 +130,7 @@ def _with_fresh_lists(command: Callable[[], str]) -> None:
         run(*APT, "update")
     try:
         command()
-    except CommandFailedError:  # the lists may name files that the mirror has replaced since
+    except CommandFailedError:  # the mirror may have replaced files since the lists were fetched
         run(*APT, "update")
         command()
 

@@ -1,4 +1,4 @@
-"""Where things are: this repository, and everything that is made from it, outside of it."""
+"""The folders of this repository, and of everything that is built from it, which is outside of it."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ KUBERNETES_SOURCE = REPOSITORY / "devcluster" / "kubernetes"
 
 
 def cache_dir(*names: str) -> Path:
-    """A folder of the user's cache, made if it is missing. XDG_CACHE_HOME is honoured."""
+    """Returns a folder of the user's cache, and makes it if it is missing. Honours XDG_CACHE_HOME."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = home.joinpath("delayed-topics", *names)
     folder.mkdir(parents=True, exist_ok=True)
@@ -32,10 +32,10 @@ def cache_dir(*names: str) -> Path:
 
 
 def is_built_program(path: str) -> bool:
-    """Whether it is one of the programs that `binaries` has built, in anybody's cache: …/delayed-topics/bin/KEY/NAME."""
+    """Whether the path is that of a program built by `binaries`, in the cache of any user: …/delayed-topics/bin/KEY/NAME."""
     return Path(path).parts[-4:-2] == ("delayed-topics", "bin")
 
 
 def cluster_of(program: Path) -> Path:
-    """The folder of the cluster that runs such a program."""
+    """The folder of the cluster that runs this built program."""
     return program.parents[2] / "cluster"

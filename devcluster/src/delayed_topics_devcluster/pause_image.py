@@ -1,4 +1,4 @@
-"""The image of a pod's sandbox: one static program, packed by hand, because a build tool would take longer than all of `up`."""
+"""The image of pod sandboxes: one static program, packed without a build tool, which would take longer than the rest of `up`."""
 
 import hashlib
 import io
@@ -10,7 +10,7 @@ __all__ = ["write_pause_image"]
 
 
 def write_pause_image(archive: Path, *, program: Path, name: str) -> Path:
-    """Write a docker-archive with nothing but `program` in it, and return its path."""
+    """Write a docker-archive that contains only `program`, and return its path."""
     layer = _tar({"pause": program.read_bytes()}, mode=0o755)
     config = {
         "architecture": "amd64",

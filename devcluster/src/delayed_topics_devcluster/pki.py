@@ -1,4 +1,4 @@
-"""The cluster's certificates and kubeconfigs: made anew at every start, worth nothing anywhere else."""
+"""The cluster's certificates and kubeconfigs. Every start makes new ones, and no other cluster accepts them."""
 
 import base64
 import datetime
@@ -21,14 +21,14 @@ CONTEXT = "delayed-topics"
 
 @dataclass(frozen=True, kw_only=True)
 class KeyPair:
-    """Where a certificate and its key are."""
+    """The files of a certificate and its key."""
 
     certificate: Path
     key: Path
 
 
 class CertificateAuthority:
-    """Signs for servers and clients; its own certificate is `certificate`."""
+    """Signs certificates of servers and clients. `certificate`: the file of its own."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -46,7 +46,7 @@ class CertificateAuthority:
     def issue(
         self, file_name: str, *, common_name: str, organizations: Sequence[str] = (), names: Sequence[str] = ()
     ) -> KeyPair:
-        """A certificate for a client, and also for a server if it has names (DNS names and addresses)."""
+        """Issue a certificate for a client. With `names` (DNS names and addresses), it is for a server too."""
         key = ec.generate_private_key(ec.SECP256R1())
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if names else [])]
         builder = (
@@ -66,7 +66,7 @@ class CertificateAuthority:
         return pair
 
     def kubeconfig(self, file: Path, *, server: str, common_name: str, organizations: Sequence[str] = ()) -> Path:
-        """A kubeconfig with everything in it, so that it can be copied anywhere."""
+        """Write a kubeconfig that contains its certificates and key, so that it can be copied anywhere."""
         pair = self.issue(file.name, common_name=common_name, organizations=organizations)
         with_data = {
             "certificate-authority": self.certificate,
@@ -89,7 +89,7 @@ class CertificateAuthority:
 
 
 def write_key_pair(folder: Path, file_name: str) -> tuple[Path, Path]:
-    """A private and a public key without a certificate, as service account tokens are signed and checked with."""
+    """Write a private and a public key without a certificate, for signing and verifying service account tokens."""
     key = ec.generate_private_key(ec.SECP256R1())
     private, public = folder / f"{file_name}.key", folder / f"{file_name}.pub"
     _write_key(private, key)

@@ -17,11 +17,11 @@ _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Free loopback ports below those that the kernel hands out. No other process of this user is given them meanwhile.
+    """Returns free loopback ports below the kernel's range of ephemeral ports, and reserves them for this process.
 
-    From the kernel's own range a client that keeps trying while the broker is down would sooner or later connect to
-    itself, and hold the broker's port. And a port that was free is taken seconds later only, when its server has
-    started: so each is locked until the process that asked for it ends.
+    In the ephemeral range, a client that keeps retrying while the broker is down would sooner or later connect to
+    itself, and so hold the broker's port. A server binds its port only seconds after this call, so each port stays
+    locked against other processes of this user until this process ends.
     """
     ports: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
@@ -34,7 +34,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def _locked(port: int) -> bool:
-    """A byte of the file for each port. The kernel frees it when this process ends, or closes the file anywhere."""
+    """Lock the byte of the ledger that stands for this port. The kernel releases the lock when this process ends, or when it closes
+    any descriptor of the file."""
     try:
         fcntl.lockf(_ledger(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
     except OSError:

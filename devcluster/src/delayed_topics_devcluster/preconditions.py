@@ -1,4 +1,4 @@
-"""What the machine must have because this project can't bring it along, each checked with one line that says what to do."""
+"""Checks for what a machine must have because this project can't install it. The error of each check is one line that says what to do."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ GO_AT_LEAST = (1, 24)
 JAVA_AT_LEAST = 17
 PYTHON_OF_IMAGES = (3, 11)
 GLIBC_OF_IMAGES = (2, 36)
-"""Of `python:3.11-slim-bookworm` and of the base that is made here, which are both Debian 12."""
+"""The glibc of Debian 12, on which both `python:3.11-slim-bookworm` and the base built here are based."""
 
 
 def require_root() -> None:
@@ -46,7 +46,7 @@ def require_go() -> None:
 
 
 def require_python_of_images() -> None:
-    """The wheels in an image are made on this machine. With BASE_IMAGE, whoever chose it has seen to its Python."""
+    """The wheels in an image are built on this machine. With BASE_IMAGE, the user has chosen a base with a fitting Python."""
     name, version = platform.libc_ver()
     glibc = tuple(map(int, version.split("."))) if name == "glibc" else None
     if glibc is not None and os.environ.get("BASE_IMAGE"):
@@ -71,13 +71,13 @@ def require_java() -> None:
 
 
 def require_java_compiler() -> None:
-    """Tests and benchmarks have Java programs of their own."""
+    """Tests and benchmarks compile Java programs of their own."""
     if shutil.which("javac") is None:
         raise PreconditionError("A Java compiler is needed (no javac in PATH): apt-get install openjdk-17-jdk-headless")
 
 
 def require_maven() -> None:
-    """Kafka's jars are resolved by Maven."""
+    """Maven resolves Kafka's jars."""
     if shutil.which("mvn") is None:
         raise PreconditionError("Maven is needed to get Kafka (no mvn in PATH): apt-get install maven")
 

@@ -1,7 +1,7 @@
-"""Processes that outlive the shell that started them, found again by id *and* start time.
+"""Processes that outlive the shell that started them, identified by id *and* start time.
 
-A process id alone says nothing after a reboot or when ids have wrapped around: a stale file must never make us end
-somebody else's process.
+A process id alone identifies nothing after a reboot or after ids have wrapped around, and a stale file must never make us
+end a foreign process.
 """
 
 import json
@@ -24,7 +24,7 @@ LOG_LINES_SHOWN = 15
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One process, identified for as long as the machine is up and after."""
+    """One process. Its identity stays valid after the process has ended, and after a reboot."""
 
     pid: int
     started_at_ticks: int  # since boot, field 22 of /proc/PID/stat
@@ -32,7 +32,7 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> "Process":
-        """The process that has this id now. Raises ProcessLookupError if none has."""
+        """Returns the process that has this id now. Raises ProcessLookupError if there is none."""
         ticks = _start_ticks(pid)
         if ticks is None:
             raise ProcessLookupError(f"no process {pid}")
@@ -40,14 +40,14 @@ class Process:
 
     @classmethod
     def read(cls, file: Path) -> "Process | None":
-        """What `write` wrote; None if the file is missing or was cut off by a crash."""
+        """Reads a file of `write`. Returns None if the file is missing, or incomplete after a crash."""
         try:
             return cls(**json.loads(file.read_text()))
         except (FileNotFoundError, json.JSONDecodeError, TypeError):
             return None
 
     def write(self, file: Path) -> None:
-        """Remember the process in a file."""
+        """Record the process in a file."""
         file.write_text(json.dumps(asdict(self)))
 
     def alive(self) -> bool:
@@ -57,7 +57,7 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; nothing happens if the process is gone."""
         with suppress(ProcessLookupError):
-            held = os.pidfd_open(self.pid)  # from here on it can't become another process of the same id
+            held = os.pidfd_open(self.pid)  # never refers to a later process with the same id
             try:
                 if self.alive():
                     signal.pidfd_send_signal(held, number)
@@ -65,7 +65,7 @@ class Process:
                 os.close(held)
 
     def stop(self, *, timeout_seconds: float = 10) -> None:
-        """SIGTERM, and SIGKILL after the timeout. Returns when the process is gone."""
+        """Send SIGTERM, and SIGKILL after the timeout. Returns when the process is gone."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         with suppress(NotInTimeError):
@@ -73,7 +73,7 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL. Returns when the process is gone."""
+        """Send SIGKILL. Returns when the process is gone."""
         self.signal(signal.SIGKILL)
         wait_until(lambda: not self.alive(), what=f"process {self.pid} dies")
 
@@ -81,7 +81,7 @@ class Process:
 def start_detached(
     command: Sequence[str | Path], *, log: Path, environment: Mapping[str, str] | None = None
 ) -> Process:
-    """Start a process in a session of its own, its output appended to `log`."""
+    """Start a process in a session of its own, and append its output to `log`."""
     with log.open("ab") as output:
         child = subprocess.Popen(
             [str(word) for word in command],
@@ -92,7 +92,7 @@ def start_detached(
             start_new_session=True,
             cwd="/",
         )
-    child.returncode = 0  # it is on its own from here: no warning that it still runs when this object goes
+    child.returncode = 0  # keeps Popen from warning about a running process when this object is collected
     try:
         return Process.of(child.pid)
     except ProcessLookupError:
@@ -100,13 +100,13 @@ def start_detached(
 
 
 def died(name: str, log: Path) -> CommandFailedError:
-    """The error for a process that ended although it should run, with the end of its log."""
+    """Returns the error for a process that ended unexpectedly, with the end of its log."""
     lines = log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
     return CommandFailedError("\n  ".join([f"{name} ended; the end of {log}:", *lines]))
 
 
 def listens(process: Process, host: str, port: int, *, name: str, log: Path) -> bool:
-    """Whether it takes connections there. Raises CommandFailedError, as of `died`, if it has ended."""
+    """Whether the process accepts connections on this port. Raises the error of `died` if it has ended."""
     if not process.alive():
         raise died(name, log)
     with socket.socket() as probe:
@@ -114,7 +114,7 @@ def listens(process: Process, host: str, port: int, *, name: str, log: Path) -> 
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory that a process has in use; 0 if it has ended."""
+    """The resident memory of a process; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (FileNotFoundError, ProcessLookupError):
@@ -126,7 +126,7 @@ def _start_ticks(pid: int) -> int | None:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field is the program's name in parentheses, which may hold spaces and parentheses itself.
+    # The second field is the program's name in parentheses; the name may contain spaces and parentheses.
     fields = stat[stat.rindex(")") + 2 :].split()
     state, start_ticks = fields[0], int(fields[19])
     if state in "ZX" and not _other_threads_run(pid):
@@ -136,7 +136,8 @@ def _start_ticks(pid: int) -> int | None:
 
 
 def _other_threads_run(pid: int) -> bool:
-    """A program whose first thread has ended is shown as a zombie, while others of it still hold its ports."""
+    """Whether threads other than the first still run. A process whose first thread has ended looks like a zombie, but the others may
+    still hold its ports."""
     try:
         return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except FileNotFoundError:
@@ -147,7 +148,7 @@ def _reap(pid: int) -> None:
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
-        return  # not ours: its parent or init will
+        return  # not our child: its parent or init reaps it
 
 
 def _boot_id() -> str:
@@ -155,21 +156,21 @@ def _boot_id() -> str:
 
 
 def command_lines() -> Iterator[tuple[int, list[str]]]:
-    """Of every process that runs a program now: its id and the words that it was started with."""
+    """Yields the id and the command line of every process that runs a program."""
     for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it ended meanwhile
+        with suppress(OSError):  # the process has ended
             words = file.read_text(errors="replace").split("\0")[:-1]
             if words:
                 yield int(file.parent.name), words
 
 
 def program_runs(name: str) -> bool:
-    """Whether some process of the machine runs a program of this name."""
+    """Whether any process on this machine runs a program of this name."""
     return any(_name(file) == name for file in Path("/proc").glob("[0-9]*/comm"))
 
 
 def _name(file: Path) -> str:
     try:
         return file.read_text().strip()
-    except OSError:  # it ended meanwhile
+    except OSError:  # the process has ended
         return ""

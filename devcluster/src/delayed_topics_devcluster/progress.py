@@ -1,4 +1,4 @@
-"""Saying what is being done and how long it takes, on standard error: standard output is for results."""
+"""Progress messages on standard error, with the duration of each step. Standard output is for results."""
 
 import time
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ __all__ = ["say", "step"]
 
 
 def say(text: str) -> None:
-    """One line below the step that is under way."""
+    """Print one line below the title of the current step."""
     click.echo(f"     {text}", err=True)
 
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Announce a step, and tell its seconds when it is done (or has failed)."""
+    """Print the title of a step, and its duration when it is done or has failed."""
     click.echo(f"== {title}", err=True)
     started = time.monotonic()
     done = False

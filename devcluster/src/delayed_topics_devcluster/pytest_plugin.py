@@ -1,4 +1,4 @@
-"""Fixtures for every member's tests."""
+"""Fixtures for the tests of all members."""
 
 from collections.abc import Iterator
 
@@ -21,14 +21,14 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def api_server() -> Iterator[ApiServer]:
-    """One API server without nodes for all tests of a pytest process: whatever a test makes there has a name of its own."""
+    """One API server without nodes for all tests of a pytest process. Each test uses unique names for its objects."""
     with ApiServer() as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """The cluster that the tests run on, up: the local one or CONTEXT."""
+    """The cluster that the tests run on, already up: the local one or that of CONTEXT."""
     chosen = current_cluster()
     chosen.up()
     return chosen
@@ -36,7 +36,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def own_cluster(cluster: Cluster) -> Cluster:
-    """The same, for tests that break things: skipped on a CONTEXT unless I_OWN_THIS_CLUSTER=1."""
+    """Like `cluster`, for tests that break things: they are skipped on a CONTEXT unless I_OWN_THIS_CLUSTER=1."""
     try:
         cluster.require_mine()
     except PreconditionError as error:

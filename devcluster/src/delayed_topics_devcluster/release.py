@@ -1,11 +1,11 @@
-"""A release: images, chart, SBOMs and provenance in one folder, and all of it pushed to a registry.
+"""A release: images, chart, SBOMs and provenance in one folder, which `publish` pushes to a registry.
 
     images/NAME/                an OCI image layout
-    NAME.cdx.json               what is in that image, by CycloneDX
-    delayed-topics-VERSION.tgz  the chart, which knows the images by digest
-    provenance.intoto.json      what all of these were made of, and how: SLSA provenance in an in-toto statement
+    NAME.cdx.json               the SBOM of that image, in the format CycloneDX
+    delayed-topics-VERSION.tgz  the chart, which names the images by digest
+    provenance.intoto.json      how all of these were built, and from what: SLSA provenance in an in-toto statement
 
-What differs from build to build, as times and folders, is kept out of all but the provenance.
+Only the provenance contains what differs from build to build, such as times and paths.
 """
 
 import gzip
@@ -43,7 +43,7 @@ TOOLS = (("buildah", "--version"), ("mmdebstrap", "--version"), ("rustc", "--ver
 
 
 def release(folder: Path) -> None:
-    """Make everything anew in this folder. Raises DevclusterError where the work tree has anything that is not committed."""
+    """Make a release in this folder from scratch. Raises DevclusterError if the work tree has uncommitted changes."""
     if differing := run("git", "-C", REPOSITORY, "status", "--porcelain").strip():
         raise DevclusterError(
             f"a release needs a work tree without changes, but this one differs from its commit:\n{differing}"
@@ -62,7 +62,7 @@ def release(folder: Path) -> None:
 
 
 def publish(folder: Path, *, plain_http: bool) -> str:
-    """Push images, each with its SBOM and the provenance attached, and the chart; returns the chart's address.
+    """Push the images, each with its SBOM and the provenance attached, and the chart. Returns the chart's address.
 
     Raises DevclusterError if the release was made for another IMAGE_REGISTRY.
     """
@@ -89,12 +89,13 @@ def publish(folder: Path, *, plain_http: bool) -> str:
 
 
 def chart_version() -> str:
-    """Of the chart, and so of everything that is released with it."""
+    """The version of the chart, which is that of the whole release."""
     return str(yaml.safe_load((CHART / "Chart.yaml").read_text())["version"])
 
 
 def write_sbom(folder: Path, name: str) -> None:
-    """What syft finds in the image: Debian packages, wheels and what they say is in them, jars. Without time and random number."""
+    """Write the SBOM of an image, in which syft lists Debian packages, wheels with the contents of their own SBOMs, and jars. The time
+    and the random serial number are left out."""
     file = folder / f"{name}.cdx.json"
     with step(f"writing {file.name}"):
         found = run(
@@ -109,7 +110,7 @@ def write_sbom(folder: Path, name: str) -> None:
 
 
 def pack_chart(folder: Path, digests: dict[str, str]) -> None:
-    """The chart with these digests, and where the images will be, among its values."""
+    """Pack the chart, with the digests of the images and the registry they will be in among its values."""
     values = (CHART / "values.yaml").read_text()
     for name, digest in digests.items():
         ours = rf'(repository: )delayed-topics/{name}\n((?:.*\n){{1,4}}?\s*digest: )""'
@@ -121,14 +122,14 @@ def pack_chart(folder: Path, digests: dict[str, str]) -> None:
     archive = folder / f"delayed-topics-{chart_version()}.tgz"
     with gzip.GzipFile(archive, "w", mtime=0) as compressed, tarfile.open(fileobj=compressed, mode="w") as packed:
         for path, content in sorted(contents.items()):
-            entry = tarfile.TarInfo(f"delayed-topics/{path}")  # of nobody, and of 1970
+            entry = tarfile.TarInfo(f"delayed-topics/{path}")  # by default without an owner, and with the time of 1970
             entry.size = len(content)
             packed.addfile(entry, io.BytesIO(content))
 
 
 def provenance(subjects: dict[str, str], *, started: datetime, finished: datetime) -> str:
-    """https://slsa.dev/spec/v1.0/provenance; `subjects`: SHA-256 by name."""
-    told = {
+    """Returns the provenance of a release, see https://slsa.dev/spec/v1.0/provenance. `subjects`: SHA-256 by name."""
+    facts = {
         "buildDefinition": {
             "buildType": "https://delayedtopics.io/make-release/v1",
             "externalParameters": {"command": "make release", "IMAGE_REGISTRY": image_registry()},
@@ -140,7 +141,7 @@ def provenance(subjects: dict[str, str], *, started: datetime, finished: datetim
             "metadata": {"startedOn": started.isoformat(), "finishedOn": finished.isoformat()},
         },
     }
-    predicate = MessageToDict(ParseDict(told, Provenance()))
+    predicate = MessageToDict(ParseDict(facts, Provenance()))
     named = [ResourceDescriptor(name=name, digest={"sha256": digest}).pb for name, digest in subjects.items()]
     statement = Statement(named, "https://slsa.dev/provenance/v1", predicate)
     statement.validate()
@@ -148,7 +149,7 @@ def provenance(subjects: dict[str, str], *, started: datetime, finished: datetim
 
 
 def source() -> dict[str, object]:
-    """The commit that everything was made of; RELEASE_SOURCE says where it is to be found."""
+    """The commit from which everything was built. RELEASE_SOURCE is the URL of its repository."""
     commit = run("git", "-C", REPOSITORY, "rev-parse", "HEAD").strip()
     where = {"uri": f"git+{os.environ['RELEASE_SOURCE']}"} if os.environ.get("RELEASE_SOURCE") else {}
     return {"name": "delayed-topics", "digest": {"gitCommit": commit}, **where}

@@ -1,4 +1,4 @@
-"""What a figure was measured with."""
+"""The commit with which a figure was measured."""
 
 from pathlib import Path
 from typing import Final
@@ -9,11 +9,11 @@ from delayed_topics_devcluster.paths import REPOSITORY
 __all__ = ["revision"]
 
 WRITTEN: Final = ("bench/results", "faults/results", "docs/performance*.md", "docs/fault-results.md")
-"""What measuring itself writes."""
+"""Files that measurements write."""
 
 
 def revision(repository: Path = REPOSITORY) -> str:
-    """The commit of this work tree; it ends in `-dirty` where files differ from it, besides those that figures are written into."""
+    """The commit of this work tree, with the suffix `-dirty` if files differ from it, other than those that measurements write."""
     commit = run("git", "-C", repository, "rev-parse", "--short=12", "HEAD").strip()
     others = [f":(exclude){path}" for path in WRITTEN]
     changed = run("git", "-C", repository, "status", "--porcelain", "--untracked-files=no", "--", ".", *others)

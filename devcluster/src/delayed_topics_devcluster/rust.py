@@ -1,4 +1,4 @@
-"""The Rust toolchain that builds the relay's engine, installed where it is missing."""
+"""The Rust toolchain that builds the engine. It is installed if it is missing."""
 
 import os
 import re
@@ -16,9 +16,9 @@ Version = tuple[int, int]
 
 
 def rust_environment() -> dict[str, str]:
-    """What has to be in the environment so that `cargo` is one that can build the engine.
+    """Returns environment variables with which `cargo` can build the engine.
 
-    Installs Debian's packages where there is none, or only an older one. Raises PreconditionError where that can't be done.
+    Installs Debian's packages if there is no toolchain, or only an older one. Raises PreconditionError if that is impossible.
     """
     wanted = _rust_version()
     folder = _toolchain(wanted)
@@ -35,11 +35,11 @@ def rust_environment() -> dict[str, str]:
 
 def _toolchain(wanted: Version) -> Path | None:
     """The first folder of PATH with a cargo and a rustc that are new enough."""
-    return next((folder for folder, said in _in_path().items() if _version(said) >= wanted), None)
+    return next((folder for folder, printed in _in_path().items() if _version(printed) >= wanted), None)
 
 
 def _in_path() -> dict[Path, str]:
-    """What the compilers in PATH that have a cargo beside them say of their version."""
+    """The folders of PATH that have both cargo and rustc, each with what `rustc --version` prints."""
     found = {}
     for folder in map(Path, filter(None, os.environ.get("PATH", "").split(":"))):
         if (folder / "cargo").is_file() and (folder / "rustc").is_file():
@@ -48,8 +48,8 @@ def _in_path() -> dict[Path, str]:
     return found
 
 
-def _version(said: str) -> Version:
-    found = re.match(r"rustc (\d+)\.(\d+)", said)
+def _version(printed: str) -> Version:
+    found = re.match(r"rustc (\d+)\.(\d+)", printed)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 

@@ -1,4 +1,4 @@
-"""The configuration of every program of the cluster, in one place."""
+"""The configuration of all programs of the cluster."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ __all__ = ["API_SERVER", "CLUSTER_DOMAIN", "CONTAINERD_SOCKET", "NODE_NAME", "PA
 
 API_SERVER = f"https://{NODE_ADDRESS}:6443"
 CLUSTER_DOMAIN = "cluster.local"
-# In the cluster's own /run: a path below the user's home could be longer than the 107 bytes of a socket's name.
+# In the cluster's own /run: a path below the user's home could exceed the 107 bytes of a socket's path.
 CONTAINERD_SOCKET = "/run/containerd.sock"
 MAX_PODS = 250
 NODE_NAME = "delayed-topics"
@@ -23,7 +23,7 @@ PAUSE_IMAGE = "delayed-topics/pause:dev"
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterFolders:
-    """The folder of the running cluster, and what is where in it."""
+    """The folder of the running cluster, and the folders and files in it."""
 
     root: Path
 
@@ -45,17 +45,17 @@ class ClusterFolders:
 
     @property
     def kubelet(self) -> Path:
-        """Of pods' volumes; the kubelet has it under a shorter name."""
+        """The kubelet's files and the volumes of pods; the kubelet sees this folder under a shorter path."""
         return self.root / "kubelet"
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """The kubeconfig of the administrator."""
         return self.root / "kubeconfig"
 
     @property
     def audit_log(self) -> Path:
-        """Every request of users that are no part of Kubernetes itself, one JSON object a line."""
+        """The requests of all users that are not part of Kubernetes itself, one JSON object a line."""
         return self.logs / "audit.log"
 
     def make(self) -> None:
@@ -72,12 +72,12 @@ class ClusterFolders:
 
 
 def kubectl() -> Path:
-    """Our own kubectl, of the cluster's version."""
+    """The kubectl that is built with the cluster, and so has its version."""
     return cache_dir("bin") / "kubectl"
 
 
 def audit_policy() -> dict[str, Any]:
-    """Who asked for what, without contents: for tests that count requests. Kubernetes' own traffic is left out."""
+    """Logs requests without their contents, for tests that count requests. Kubernetes' own requests are left out."""
     own_users = [
         f"system:node:{NODE_NAME}",
         "system:apiserver",
@@ -109,7 +109,7 @@ state = "/run/containerd"
   address = "{CONTAINERD_SOCKET}"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE_IMAGE}"
-  # Without CAP_SYS_RESOURCE (many sandboxes and containers) every pod dies otherwise, with
+  # Otherwise every pod fails on a machine without CAP_SYS_RESOURCE (many sandboxes and containers), with
   # "can't get final child's PID from pipe: EOF".
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".containerd]
@@ -126,10 +126,10 @@ state = "/run/containerd"
 
 
 def network_plugins() -> dict[str, Any]:
-    """Each pod's traffic is routed by the node, also to a pod beside it.
+    """A CNI configuration in which the node routes all traffic of pods, even between pods of the node.
 
-    With a bridge, the answer of a service's pod on the same bridge would bypass the rules that translate it back,
-    unless the kernel has br_netfilter.
+    With a bridge, the answer of a service's pod to a client on the same bridge would bypass the NAT rules that translate its
+    address back, unless the kernel has br_netfilter.
     """
     ipam = {
         "type": "host-local",
@@ -164,7 +164,7 @@ def kubelet(folders: ClusterFolders) -> dict[str, Any]:
         "podLogsDir": str(folders.root / "pod-logs"),
         "maxPods": MAX_PODS,
         "serializeImagePulls": False,
-        # There is no registry to get a removed image back from.
+        # Keep all images: there is no registry from which to pull a removed one.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
     }
@@ -191,13 +191,15 @@ def kube_proxy(folders: ClusterFolders) -> dict[str, Any]:
         "hostnameOverride": NODE_NAME,
         "mode": "iptables",
         "clusterCIDR": POD_NETWORK,
-        "conntrack": {"maxPerCore": 0},  # the table's size belongs to the machine
+        "conntrack": {
+            "maxPerCore": 0
+        },  # leaves the size of the table, which is a setting of the whole machine, as it is
         "iptables": {"minSyncPeriod": "100ms"},
     }
 
 
 def coredns(folders: ClusterFolders) -> str:
-    """A Corefile: the cluster's names, and nothing else."""
+    """A Corefile that serves only the names of the cluster."""
     return f"""\
 .:53 {{
     errors
@@ -212,7 +214,7 @@ def coredns(folders: ClusterFolders) -> str:
 """
 
 
-# What CoreDNS reads.
+# The objects that CoreDNS may read.
 COREDNS_ROLE = {
     "apiVersion": "v1",
     "kind": "List",
@@ -275,10 +277,10 @@ def controller_manager(folders: ClusterFolders) -> list[str]:
         f"--service-account-private-key-file={folders.pki}/service-accounts.key",
         f"--root-ca-file={folders.pki}/ca.crt",
         "--leader-elect=false",
-        # A new namespace has its ServiceAccount after 0.1 s; at the 20 requests a second of the default after 4 s.
+        # So that a new namespace gets its ServiceAccount after 0.1 s. With the default of 20 requests a second, it takes 4 s.
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
-        "--node-monitor-grace-period=2m",  # a busy machine is no dead node
+        "--node-monitor-grace-period=2m",  # so that the node stays Ready on a busy machine
     ]
 
 
@@ -295,6 +297,6 @@ def etcd(folders: ClusterFolders) -> list[str]:
         "--listen-client-urls=http://127.0.0.1:2379",
         "--advertise-client-urls=http://127.0.0.1:2379",
         "--listen-peer-urls=http://127.0.0.1:2380",
-        "--unsafe-no-fsync",  # a cluster for tests: after a power cut it is made anew
+        "--unsafe-no-fsync",  # after a power cut, `up` makes a new cluster anyway
         "--log-level=warn",
     ]

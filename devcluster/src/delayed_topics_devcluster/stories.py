@@ -1,6 +1,6 @@
-"""A table at the end of a test run, story → result → seconds, and the same as JSON: `pytest --stories FILE`.
+"""Prints a table of stories at the end of a test run, with results and seconds, and writes it as JSON: `pytest --stories FILE`.
 
-A story is a test function; the cases of a parametrized one are counted together.
+A story is a test function; the cases of a parametrized function are counted together.
 """
 
 import io
@@ -14,15 +14,15 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Story", "table", "told"]
+__all__ = ["Story", "collect_stories", "table"]
 
 WIDTH = 160
 
 
 @dataclass
 class Story:
-    """`outcomes` counts cases by pytest's words; an error around a test is one too, beside the test's own outcome. `figures`:
-    what the test measured and recorded (`record_property`).
+    """The results of one test function. `outcomes`: the number of cases by pytest's names of outcomes; an error in setup or teardown
+    counts beside the outcome of the test itself. `figures`: what the test measured and recorded with `record_property`.
     """
 
     file: str
@@ -38,10 +38,11 @@ class Story:
         return ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items()))
 
 
-def told(outcomes: Iterable[tuple[str, pytest.TestReport]]) -> list[Story]:
-    """One for each test function, in the order of their files, from reports with pytest's word for each: passed, failed, error…
+def collect_stories(outcomes: Iterable[tuple[str, pytest.TestReport]]) -> list[Story]:
+    """Returns one story for each test function, in the order of their files. `outcomes`: reports, each with pytest's name of its
+    outcome: passed, failed, error…
 
-    The word is empty for what passed before and after a test; its time counts for the test.
+    The name is empty for a setup or teardown that passed; its time counts for the test.
     """
     stories: dict[tuple[str, str], Story] = {}
     for outcome, report in outcomes:
@@ -77,18 +78,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stories", type=Path, metavar="FILE", help="end with a table of stories, in FILE as JSON too")
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest tells of failures, which have to come last
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # so that the table comes before pytest's summary of failures
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> Generator[None, None, None]:
     file: Path | None = config.getoption("--stories")
     if file is not None:
-        tell(terminalreporter, file)
+        report_stories(terminalreporter, file)
     return (yield)
 
 
-def tell(terminalreporter: pytest.TerminalReporter, file: Path) -> None:
-    stories = told(
+def report_stories(terminalreporter: pytest.TerminalReporter, file: Path) -> None:
+    stories = collect_stories(
         (outcome, report)
         for outcome, reports in terminalreporter.stats.items()
         for report in reports

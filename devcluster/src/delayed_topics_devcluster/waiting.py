@@ -1,4 +1,4 @@
-"""Waiting for a condition instead of for a time."""
+"""Waiting for a condition instead of a fixed time."""
 
 import json
 from collections.abc import Callable
@@ -24,10 +24,10 @@ def wait_until(
     enough: Callable[[Seen], bool] = bool,
     evidence: Callable[[], object] | None = None,
 ) -> Seen:
-    """Return what `look()` sees as soon as it is enough; raise NotInTimeError naming `what` if it isn't in time, with what was seen last
-    and what `evidence` sees then.
+    """Call `look` until `enough` accepts its result, and return the result. Raises NotInTimeError after the timeout; its message names
+    `what`, the last result, and the result of `evidence`.
 
-    An exception from `look` ends the waiting: it is how a condition says that it can't come true any more.
+    An exception from `look` ends the waiting: so a condition can report that it can't become true any more.
     """
     retrying = tenacity.Retrying(
         stop=tenacity.stop_after_delay(timeout_seconds),
@@ -38,10 +38,10 @@ def wait_until(
         return retrying(look)
     except tenacity.RetryError as e:
         last = e.last_attempt.result()
-        told = [] if isinstance(last, bool) else [f"Seen last: {_shown(last)}"]
-        told += [f"Seen: {evidence()}"] if evidence else []
-        said = ". ".join([f"timed out after {timeout_seconds:g} seconds. Waited for: {what}", *told])
-        raise NotInTimeError(said) from None
+        details = [] if isinstance(last, bool) else [f"Seen last: {_shown(last)}"]
+        details += [f"Seen: {evidence()}"] if evidence else []
+        message = ". ".join([f"timed out after {timeout_seconds:g} seconds. Waited for: {what}", *details])
+        raise NotInTimeError(message) from None
 
 
 def _shown(seen: Any) -> str:

@@ -1,6 +1,7 @@
-"""The wheels that an image installs, resolved on the host from requirements.lock: image builds reach no registry.
+"""The wheels that an image installs. The host builds or downloads them as requirements.lock says, so image builds need no network.
 
-Which packages a member needs is read from what is installed beside this module, since that is the whole lock file.
+The packages that a member needs are read from the metadata of the environment this module runs in, which has the whole lock file
+installed.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ LOCK = REPOSITORY / "requirements.lock"
 
 
 def third_party_wheels(distribution: str) -> Path:
-    """The folder with the wheels of everything that a member needs and that isn't ours, by version and hash."""
+    """Returns a folder with the wheels of all third-party packages that a member needs, pinned by version and hash."""
     pins = _pins()
     needed = sorted(_needed_by(distribution) - _members().keys())
     missing = [name for name in needed if name not in pins]
@@ -40,7 +41,7 @@ def third_party_wheels(distribution: str) -> Path:
 
 
 def own_wheels(distribution: str) -> Path:
-    """The folder with the wheels of a member and the members that it needs, built from what is in the work tree."""
+    """Returns a folder with the wheels of a member and of the members that it needs, built from this work tree."""
     members = _members()
     needed = sorted(_needed_by(distribution) & members.keys())
     folders = [members[name] for name in needed if members[name] != ENGINE_SOURCE]
@@ -74,7 +75,7 @@ def _cached(kind: str, key: str, *what: str, built: Iterable[Path] = ()) -> Path
 
 
 def _members() -> dict[str, Path]:
-    """The workspace's members by distribution name."""
+    """The folders of the workspace's members, by distribution name."""
     workspace = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     members: dict[str, Path] = {}
     for folder in workspace["tool"]["uv"]["workspace"]["members"]:
@@ -85,7 +86,7 @@ def _members() -> dict[str, Path]:
 
 
 def _needed_by(distribution: str) -> set[str]:
-    """The names of a distribution and of all that it needs, directly or not."""
+    """The names of a distribution and of all its direct and indirect dependencies."""
     found: set[str] = set()
     waiting: list[tuple[str, frozenset[str]]] = [(canonicalize_name(distribution), frozenset())]
     visited: set[tuple[str, frozenset[str]]] = set()
@@ -108,7 +109,7 @@ def _applies(requirement: Requirement, extras: frozenset[str]) -> bool:
 
 
 def _pins() -> dict[str, str]:
-    """The lock file's entries by name, each with its hashes as pip reads them."""
+    """The entries of the lock file by name, each with its hashes, in the format of a requirements file."""
     entries = re.split(r"(?m)^(?=[A-Za-z0-9])", LOCK.read_text())
     return {canonicalize_name(entry.split("==")[0].split("[")[0]): entry for entry in entries if "==" in entry}
 
