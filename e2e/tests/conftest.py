@@ -1,4 +1,4 @@
-"""What stories start from: the installation, a namespace of one's own, a report; and a guard before things are broken."""
+"""Fixtures of the stories: the installation, a namespace for each test, and a report."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def report(record_property: Callable[[str, object], None]) -> Report:
 
 @pytest.fixture(scope="session")
 def install(cluster: Cluster) -> Install:
-    """The chart's release on the cluster, with its evaluation Kafka as seen from here."""
+    """The chart's release on the cluster, with its evaluation Kafka at an address that this machine can reach."""
     namespace = os.environ.get("CHART_NAMESPACE", "delayed-topics-system")
     kube = Kube(kubectl=asking_again(cluster.kubectl))
     kube.wait(
@@ -58,7 +58,7 @@ def install(cluster: Cluster) -> Install:
 
 @pytest.fixture(scope="module")
 def left() -> Iterator[list[Tenant]]:
-    """Those whose story is over: their resources go while the next story is told."""
+    """The tenants of finished stories. Their resources are deleted while the next story runs."""
     tenants: list[Tenant] = []
     yield tenants
     for tenant in tenants:
@@ -67,7 +67,7 @@ def left() -> Iterator[list[Tenant]]:
 
 @pytest.fixture
 def start_tenant(install: Install, left: list[Tenant], request: pytest.FixtureRequest) -> Iterator[Tenants]:
-    """What it makes is cleaned up after the test."""
+    """Makes tenants, which are cleaned up after the test."""
     story = request.module.__name__.rpartition(".")[2].removeprefix("test_").removeprefix("story_").replace("_", "-")
     tenants = Tenants(install, story)
     yield tenants

@@ -1,4 +1,4 @@
-"""The checker itself finds what it is there to find."""
+"""The checker finds each kind of fault."""
 
 from collections.abc import Callable, Sequence
 
@@ -63,7 +63,7 @@ def test_each_fault_is_found_alone(fault: Callable[[Records, Records, Records], 
 
 
 def copies(origin: str, at_ms: int) -> Records:
-    """Of four records, each made twice from `origin` of partition 0, first at that time."""
+    """Two copies of each of four records, made from partition 0 of the topic with the letter `origin`: one at `at_ms`, one 9 s later."""
     return [
         record("t.ready", n, at_ms + late_ms, root(n % 4), ("dt-origin", b"%s:0:%d" % (origin.encode(), n % 4)))
         for n, late_ms in zip(range(8), (0, 0, 0, 0, 9000, 9000, 9000, 9000), strict=True)

@@ -1,4 +1,4 @@
-"""The manifests in examples/ are taken by the API server as they are."""
+"""The API server accepts the manifests in examples/ as they are."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The main job once, through all parts: a manifest, Kafka's own Java producer, a retry to the cap, a killed worker, an audit."""
+"""The main job once, through all components: a manifest, Kafka's Java producer, retries up to the cap, a killed worker, an audit."""
 
 import time
 from pathlib import Path
@@ -64,12 +64,12 @@ def test_the_main_job(tenant: Tenant, report: Report) -> None:
     orders.kube.kubectl("delete", *in_namespace, "--timeout=120s")
     assert not orders.pods()
     assert any(event["reason"] == "Retained" for event in orders.events()), orders.events()
-    assert orders.kafka.topic_ids(*orders.names.topics) == ids, "deletionPolicy is Retain where nothing is said"
+    assert orders.kafka.topic_ids(*orders.names.topics) == ids, "the default of deletionPolicy is not Retain"
     steps.done("deleted: no worker is left, the topics are the same")
 
 
 class Steps:
-    """Tells what each took. Times are reported, counts are asserted."""
+    """Reports how long each step took. Times are only reported, not asserted."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -82,7 +82,8 @@ class Steps:
 
 
 def retried_until_dead(orders: Declared) -> Record:
-    """As a consumer that always fails: each copy goes back to the front topic with an attempt one higher."""
+    """Plays a consumer that always fails: sends each copy back to the front topic, with the attempt raised by one. Returns the dead
+    letter."""
     orders.kafka.produce(orders.topic, [(b"k", FAILING, ())])
     ready = TopicReader(orders.kafka.config, orders.names.ready)
 
@@ -103,11 +104,11 @@ def retried_until_dead(orders: Declared) -> Record:
 
 
 def killed_in_mid_flight(orders: Declared, checker: Checker, level: int) -> int:
-    """Kill the worker while records wait. Returns how many did."""
+    """Kill the worker while records wait. Returns the number of waiting records."""
     (pod,) = orders.pods()
     headers = ((own.DELAY_LEVEL, b"%d" % level),)
     orders.kafka.produce(orders.topic, [(b"k%d" % (n % 97), b"in flight %d" % n, headers) for n in range(IN_FLIGHT)])
     waiting = checker.account().lost
     orders.kill(pod)
-    assert waiting > 0, "no record was in flight any more when the worker was killed"
+    assert waiting > 0, "no record was waiting when the worker was killed"
     return waiting

@@ -1,4 +1,4 @@
-"""An audit calls a clean run clean, and finds one record removed and one doubled among ten thousand."""
+"""An audit verifies a clean run, and finds one removed and one doubled record among ten thousand."""
 
 import pytest
 from delayed_topics_core import headers as own
@@ -31,7 +31,7 @@ def test_a_clean_run_is_verified_then_one_record_removed_and_one_doubled_are_fou
         orders.kafka.copy(checker.ready[RECORDS // 2], to=orders.names.ready)
         until(
             checker.account,
-            what="all but the one removed have come out",
+            what="all records but the removed one have come out",
             enough=lambda a: a.produced == 2 * RECORDS and a.lost == 1,
         )
     found = orders.audit("tampered")
@@ -53,7 +53,7 @@ def produce(orders: Declared, count: int) -> None:
 
 
 def remove_one_record(orders: Declared) -> None:
-    """As a mistaken `kafka-consumer-groups --reset-offsets --shift-by 1` would, while the workers are stopped."""
+    """Skips a record, as a mistaken `kafka-consumer-groups --reset-offsets --shift-by 1` would while the workers are stopped."""
     with stopped(orders):
         position = orders.kafka.committed(orders.names.group)[orders.topic, 0].offset
         produce(orders, RECORDS)

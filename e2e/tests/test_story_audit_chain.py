@@ -1,4 +1,4 @@
-"""Scheduled audits of a topic that is never left alone: together they account for every offset exactly once."""
+"""Scheduled audits of a topic under traffic and disturbances: together they account for every offset exactly once."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from delayed_topics_e2e.tenant import Declared, Tenant
 from delayed_topics_e2e.waiting import until
 
 AUDITS = int(os.environ.get("AUDITS", "0"))
-"""A schedule has one a minute at most."""
+"""The number of audits. A schedule starts at most one a minute."""
 EACH_TIMEOUT_SECONDS = 240.0
 PER_SECOND = 200
 
@@ -74,7 +74,7 @@ def produce_until(orders: Declared, enough: threading.Event, sent: list[int]) ->
 
 
 def disturb(orders: Declared, number: int) -> None:
-    """In turns: a worker is killed, there is one more worker, or there are more partitions."""
+    """Kills a worker, changes the number of workers, or adds a partition, in turn."""
     match number % 3:
         case 0:
             orders.apply(partitions=orders.spec["partitions"] + 1)
@@ -107,6 +107,6 @@ def settled_by(account: Mapping[str, int]) -> int:
 
 
 def width(orders: Declared, window: AuditWindow) -> int:
-    """How many offsets it judges."""
+    """The number of offsets that an audit with this window judges."""
     names = (orders.names.front, orders.names.delays)
     return sum(sum(window.committed_offsets[name]) - sum(window.from_offsets[name]) for name in names)

@@ -1,4 +1,4 @@
-"""An audit whose Spark has two executors as pods of their own comes to the verdict that one in a single pod comes to."""
+"""An audit with two Spark executors as separate pods reaches the same verdict as an audit in a single pod."""
 
 import os
 from typing import Any
@@ -18,7 +18,7 @@ pytestmark = [
 
 
 def executors(orders: Declared) -> list[dict[str, Any]]:
-    """Of its audit `shared`."""
+    """The executor pods of the audit `shared`."""
     return list(orders.audit_pods("shared", **{"spark-role": "executor"}))
 
 
@@ -35,7 +35,7 @@ def test_two_executors_share_an_audit_and_are_gone_after_it(tenant: Tenant, repo
         enough=lambda pods: len(pods) == 2,
     )
     for pod in ran:
-        assert pod["metadata"]["ownerReferences"][0]["kind"] == "Pod", "they go with the Job's pod"
+        assert pod["metadata"]["ownerReferences"][0]["kind"] == "Pod", "the Job's pod does not own the executor"
         assert pod["spec"]["automountServiceAccountToken"] is False
         (container,) = pod["spec"]["containers"]
         assert container["securityContext"]["readOnlyRootFilesystem"] is True

@@ -1,4 +1,4 @@
-"""A chain of audits over a day in small: what was done to one record is found by the first audit that can see it, and by no other."""
+"""A chain of audits, as over a day: the first audit that can see a violation finds it, and no other audit reports it."""
 
 import itertools
 import os
@@ -34,7 +34,7 @@ BROKEN = (
 @pytest.mark.usefixtures("own_cluster")
 def test_each_wrong_is_found_by_the_first_audit_that_can_see_it(tenant: Tenant, report: Report) -> None:
     orders = tenant.declare("orders", delaySeconds=list(DELAY_SECONDS), partitions=4).apply().wait_ready()
-    wrongs: dict[int, tuple[str, Wrong]] = {
+    violations: dict[int, tuple[str, Violation]] = {
         LINKS // 5: ("lost", steal),
         2 * LINKS // 5: ("doubledBeyondPromise", repeat),
         3 * LINKS // 5: ("early", release_early),
@@ -44,8 +44,8 @@ def test_each_wrong_is_found_by_the_first_audit_that_can_see_it(tenant: Tenant, 
     found: list[str] = []
     for number in range(1, LINKS + 1):
         produce(orders)
-        term, wrong = wrongs.get(number, (None, None))
-        place = wrong(orders) if wrong else next(harmless)(orders, number)
+        term, violate = violations.get(number, (None, None))
+        place = violate(orders) if violate else next(harmless)(orders, number)
         status = orders.audit(f"link-{number}", timeout_seconds=EACH_TIMEOUT_SECONDS, window={"sinceLast": True})
         broken = {name: status["account"][name] for name in BROKEN if status["account"].get(name)}
         assert broken == ({term: 1} if term else {}), (number, status)
@@ -64,8 +64,8 @@ def test_each_wrong_is_found_by_the_first_audit_that_can_see_it(tenant: Tenant, 
     )
 
 
-Wrong = Callable[[Declared], str]
-"""Does it to one record, and returns its place."""
+Violation = Callable[[Declared], str]
+"""Breaks a promise for one record, and returns the place that the audit should report."""
 
 
 def produce(orders: Declared) -> None:
@@ -94,7 +94,8 @@ def edit(orders: Declared, number: int) -> str:
 
 
 def remove_old(orders: Declared, number: int) -> str:
-    """As retention does, up to where the audit before began to read. The next one begins there or later."""
+    """Deletes the records before the offsets at which the previous audit began to read, as retention would. The next audit begins at
+    these offsets or later."""
     window = orders.window(orders.audit_resource(f"link-{number - 1}")["status"])
     for topic in window.end_offsets:
         orders.kafka.remove_before(topic, dict(enumerate(window.read_from(topic))))
@@ -102,7 +103,7 @@ def remove_old(orders: Declared, number: int) -> str:
 
 
 def steal(orders: Declared) -> str:
-    """Somebody moves the group's offset over it."""
+    """Moves the committed offset of the group past a record."""
     orders.wait_front_settled()
     with stopped(orders):
         record = add_one(orders, level=1)
@@ -111,14 +112,14 @@ def steal(orders: Declared) -> str:
 
 
 def repeat(orders: Declared) -> str:
-    """Somebody writes a release again that an audit has settled."""
+    """Copies a release that an earlier audit has already accounted for."""
     release = next(r for r in orders.kafka.read(orders.names.ready) if (r.header(own.ORIGIN) or b"").startswith(b"f:"))
     orders.kafka.copy(release, to=orders.names.ready, partition=release.partition)
     return (release.header(own.ORIGIN) or b"").decode()
 
 
 def release_early(orders: Declared) -> str:
-    """Somebody plays the worker, and does not wait."""
+    """Releases a record before its due time, in place of the worker."""
     orders.wait_front_settled()
     with stopped(orders):
         record = add_one(orders, level=3)
@@ -134,7 +135,7 @@ def release_early(orders: Declared) -> str:
 
 
 def bury(orders: Declared) -> str:
-    """Somebody plays the worker, and gives up a record that was never retried."""
+    """Makes a dead letter of a record that was never retried, in place of the worker."""
     orders.wait_front_settled()
     with stopped(orders):
         record = add_one(orders, level=1)
@@ -151,11 +152,11 @@ def bury(orders: Declared) -> str:
 
 
 def add_one(orders: Declared, *, level: int) -> Record:
-    """The next record that a worker would read in partition 0 of the front topic."""
+    """Produces a record that is the next one for a worker in partition 0 of the front topic, and returns it."""
     committed = orders.kafka.committed(orders.names.group)[orders.topic, 0].offset
     orders.kafka.produce(orders.topic, [(b"by-hand", b"v", ((own.DELAY_LEVEL, b"%d" % level),))], partition=0)
     of_partition = [record for record in orders.kafka.read(orders.topic) if record.partition == 0]
-    assert of_partition[-1].offset == committed, "the workers had settled all of it"
+    assert of_partition[-1].offset == committed, "the workers had not settled partition 0"
     return of_partition[-1]
 
 

@@ -1,4 +1,4 @@
-"""What keeps an audit's pod from starting, or ends it, is told with what to do; and it goes on when that was done."""
+"""If an audit's pod cannot start or is killed, a condition says what to do, and the audit continues when that is done."""
 
 import os
 from typing import Any
@@ -18,13 +18,13 @@ pytestmark = [
 ]
 
 TOO_LITTLE_BYTES = 300 << 20
-"""Python and a Java machine that has just started need more."""
+"""Less than Python and a JVM need at their start."""
 
 
 @pytest.fixture(autouse=True)
 def _own_node(install: Install) -> None:
     if not install.own_node:
-        pytest.skip("takes images and memory away on the node, which has to be this machine")
+        pytest.skip("removes images from the node and limits memory there, so the node has to be this machine")
 
 
 def test_an_audit_whose_image_is_missing_says_so_and_goes_on_when_it_is_there(
@@ -34,16 +34,16 @@ def test_an_audit_whose_image_is_missing_says_so_and_goes_on_when_it_is_there(
     unload("audit")
     try:
         orders.start_audit("early")
-        told = until(
+        complete = until(
             lambda: condition(orders.audit_resource("early"), "Complete"),
-            what="the audit says that its image is missing",
+            what="the audit reports that its image is missing",
             enough=lambda c: "ImagePull" in c.get("message", ""),
         )
     finally:
         install.cluster.load("audit")
-    assert (told["status"], told["reason"]) == ("False", "AuditWaiting"), told
-    assert "Correct the chart values images.audit or images.pullSecrets" in told["message"], told
-    report.add("audit without its image", told["message"])
+    assert (complete["status"], complete["reason"]) == ("False", "AuditWaiting"), complete
+    assert "Correct the chart values images.audit or images.pullSecrets" in complete["message"], complete
+    report.add("audit without its image", complete["message"])
     assert orders.audited("early")["verdict"] == "Verified"
 
 
@@ -62,11 +62,11 @@ def test_an_audit_that_the_kernel_killed_for_its_memory_says_so(
 
     until(
         look,
-        what="the audit gave up",
+        what="the audit has given up",
         enough=lambda c: c.get("status") == "True",
     )
     status = orders.audit_resource("small")["status"]
-    assert len(limited) == 3, "it is tried three times"
+    assert len(limited) == 3, "the Job did not try three pods"
     assert status["verdict"] == "Unknown", status
     assert "with a higher spec.spark.memory" in status["message"], status
     report.add("audit without memory", status["message"])

@@ -1,4 +1,4 @@
-"""Accounts of a chain of audits on a claim: reports, tables, an index, and what a link need not read again."""
+"""A chain of audits with a PersistentVolumeClaim writes reports, tables and an index there, and does not read settled records again."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Path:
-    """On the node, which is this machine; whoever mounts the claim writes there."""
+    """The folder of the volume on the node, which is this machine. Pods that mount the claim write there."""
     made = tmp_path / "volume"
     made.mkdir()
     return made
@@ -27,7 +27,7 @@ def volume(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def owner(install: Install, start_tenant: Tenants, volume: Path) -> Iterator[Tenant]:
-    """A tenant with a connection and a claim of its own, whose pods have to be restricted ones."""
+    """A tenant with a connection and a claim of its own, whose namespace admits restricted pods only."""
     tenant = start_tenant(**RESTRICTED)
     let_in(install, [tenant.namespace])
     (node,) = install.kube.list("nodes")
@@ -94,7 +94,7 @@ def test_what_a_chain_of_audits_writes_to_a_claim_is_there_and_not_read_again(
 
 
 def link(orders: Declared, name: str) -> dict[str, Any]:
-    """After as many records more, of which half wait for an hour."""
+    """Produces records, half of which wait for an hour, and then audits them as a link of the chain. Returns the audit's status."""
     levels = (((own.DELAY_LEVEL, b"%d" % (i % 2 + 1)),) for i in range(RECORDS))
     orders.kafka.produce(orders.topic, ((b"k%d" % i, b"v", headers) for i, headers in enumerate(levels)))
     orders.wait_front_settled()
@@ -105,5 +105,5 @@ def link(orders: Declared, name: str) -> dict[str, Any]:
 
 
 def ends(orders: Declared, status: dict[str, Any]) -> int:
-    """Of all four topics, when it froze them."""
+    """The sum of the end offsets of all topics that the audit froze."""
     return sum(map(sum, orders.window(status).end_offsets.values()))

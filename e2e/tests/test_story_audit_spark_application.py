@@ -1,4 +1,4 @@
-"""An audit that is a SparkApplication comes to the verdict of one that is a Job. The test plays the Spark Operator, with spark-submit."""
+"""An audit as a SparkApplication reaches the same verdict as an audit as a Job. The test plays the Spark Operator, with spark-submit."""
 
 from pathlib import Path
 
@@ -25,7 +25,8 @@ def test_an_audit_that_the_spark_operator_runs_comes_to_the_verdict_of_one_in_a_
 
     orders.start_audit("spark", spark={"mode": "SparkApplication", "executors": 1, "memory": "512m"})
     home, _, name = until(
-        lambda: str(orders.audit_resource("spark").get("status", {}).get("jobName", "")), what="it is begun with"
+        lambda: str(orders.audit_resource("spark").get("status", {}).get("jobName", "")),
+        what="the audit has a SparkApplication",
     ).partition("/")
     application = kube.get("sparkapplication", name, namespace=home)
     assert application is not None
@@ -33,14 +34,14 @@ def test_an_audit_that_the_spark_operator_runs_comes_to_the_verdict_of_one_in_a_
         spark_operator.submit(kube, application, account, tmp_path)
     executors: set[str] = set()
 
-    def how_it_fares() -> str:
-        there = orders.audit_pods("spark", **{"spark-role": "executor"})
-        executors.update(pod["metadata"]["name"] for pod in there if pod["status"].get("phase") == "Running")
-        return spark_operator.note_how_it_fares(kube, application)
+    def state() -> str:
+        pods = orders.audit_pods("spark", **{"spark-role": "executor"})
+        executors.update(pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == "Running")
+        return spark_operator.update_status(kube, application)
 
     until(
-        how_it_fares,
-        what="its driver ends",
+        state,
+        what="the application has ended",
         enough=lambda state: state in ("COMPLETED", "FAILED"),
         timeout_seconds=300,
         evidence=lambda: kube.logs(f"{name}-driver", namespace=home),

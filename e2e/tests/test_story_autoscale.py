@@ -1,4 +1,4 @@
-"""The load is stepped up to more than a worker can do, and down again: workers come and go, and nobody loses a record."""
+"""The load is stepped up to more than a worker can handle, and down again: workers come and go, and no record is lost."""
 
 import random
 import time
@@ -17,13 +17,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ow
 DELAY_SECONDS = 5
 PARTITIONS = 8
 SMALL = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"cpu": "200m", "memory": "512Mi"}}
-"""So that four workers do four times as much as one, on a machine of two cores that has a broker and a cluster, too."""
+"""Workers so small that four do four times as much as one, on a machine of two cores that also runs a broker and a cluster."""
 CALIBRATION = 20_000
-"""Records that one worker is measured by."""
+"""The number of records that measure the capacity of one worker."""
 STEP = 2.5
-"""Times what one worker can do: four have something left to catch up with."""
+"""The high load, as a multiple of the capacity of one worker: low enough that four workers can catch up."""
 BUSY_SECONDS = 60
-"""For which the load stays up after the workers have caught up."""
+"""How long the load stays high after the workers have caught up."""
 
 
 def test_workers_follow_a_load_that_is_stepped_up_and_down(tenant: Tenant, report: Report) -> None:
@@ -45,22 +45,39 @@ def test_workers_follow_a_load_that_is_stepped_up_and_down(tenant: Tenant, repor
         orders.apply(workers={"autoscale": {"min": 1, "max": 4}, "template": {"resources": SMALL}})
         until(lambda: orders.status["workers"].get("wantedReplicas"), what="autoscaling is on")
         given.per_second = 0.2 * capacity
-        until(lambda: due_lag(orders), what="it has caught up", enough=lambda n: n == 0, poll_seconds=2)
+        until(lambda: due_lag(orders), what="the worker has caught up", enough=lambda n: n == 0, poll_seconds=2)
         assert wanted(orders) == 1
 
         began = time.time()
         given.per_second = STEP * capacity
-        until(lambda: wanted(orders), what="four workers", enough=lambda n: n == 4, timeout_seconds=120, poll_seconds=1)
+        until(
+            lambda: wanted(orders),
+            what="four workers are wanted",
+            enough=lambda n: n == 4,
+            timeout_seconds=120,
+            poll_seconds=1,
+        )
         grown_seconds = time.time() - began
-        until(lambda: due_lag(orders), what="it has caught up", enough=lambda n: n == 0, timeout_seconds=600)
+        until(lambda: due_lag(orders), what="the workers have caught up", enough=lambda n: n == 0, timeout_seconds=600)
         caught_up_seconds = time.time() - began
         time.sleep(BUSY_SECONDS)
         assert wanted(orders) == 4
 
         given.per_second = 0.2 * capacity
-        until(lambda: wanted(orders), what="one worker", enough=lambda n: n == 1, timeout_seconds=1200, poll_seconds=2)
+        until(
+            lambda: wanted(orders),
+            what="one worker is wanted",
+            enough=lambda n: n == 1,
+            timeout_seconds=1200,
+            poll_seconds=2,
+        )
         given.per_second = 0
-        until(lambda: releases.released, what="all came out", enough=lambda n: n >= given.produced, timeout_seconds=120)
+        until(
+            lambda: releases.released,
+            what="all records have come out",
+            enough=lambda n: n >= given.produced,
+            timeout_seconds=120,
+        )
     assert (given.failed, releases.early) == (0, 0)
     status = orders.audit("after")
     assert status["verdict"] == "Verified", status
@@ -87,21 +104,26 @@ def test_workers_follow_a_load_that_is_stepped_up_and_down(tenant: Tenant, repor
 
 
 def values() -> tuple[bytes, ...]:
-    """Text of 2 KB that can be compressed by half, as JSON can."""
+    """Texts of 2 KB, which can be compressed by half, as JSON can."""
     words = [f"{random.Random(n).getrandbits(40):x}" for n in range(500)]
     rng = random.Random(7)
     return tuple(" ".join(rng.choices(words, k=190)).encode() for _ in range(64))
 
 
 def measured_capacity(load: Load, releases: Releases) -> float:
-    """Records that one worker moves in a second, to the delays topic and on, when there is more to do than it can."""
+    """Measures how many records a second one worker under full load moves to the delays topic and on to the ready topic."""
     load.per_second = CALIBRATION
     began = time.monotonic()
-    until(lambda: load.produced, what="there is something to do", enough=lambda n: n >= CALIBRATION, poll_seconds=0.1)
+    until(
+        lambda: load.produced,
+        what=f"{CALIBRATION} records are produced",
+        enough=lambda n: n >= CALIBRATION,
+        poll_seconds=0.1,
+    )
     load.per_second = 0
     until(
         lambda: releases.released,
-        what="one worker has moved all of it",
+        what="one worker has moved all records",
         enough=lambda n: n >= load.produced,
         timeout_seconds=300,
         poll_seconds=0.1,
@@ -123,7 +145,7 @@ def wanted(orders: Declared) -> int:
 
 
 def due_lag(orders: Declared) -> float:
-    """As the operator's metrics have it."""
+    """The due lag, from the operator's metrics."""
     install = orders.install
     (pod,) = install.operator_pods()
     text = install.kube.pod_get(pod["metadata"]["name"], "metrics", namespace=install.namespace)
@@ -138,7 +160,7 @@ def due_lag(orders: Declared) -> float:
 
 
 def changes(series: list[tuple[float, float]]) -> list[tuple[int, float]]:
-    """Number and time, each time that the number is another one."""
+    """Returns the first entry, and each entry whose number differs from that before it, as (number, time)."""
     found: list[tuple[int, float]] = []
     for at, number in series:
         if not found or found[-1][0] != number:

@@ -1,4 +1,4 @@
-"""A resource is deleted and applied again: Retain goes on where it ended, Delete begins anew."""
+"""A resource is deleted and applied again: with Retain it continues where it ended, with Delete it starts from scratch."""
 
 import pytest
 from delayed_topics_core import headers as own
@@ -16,7 +16,7 @@ def test_after_retain_the_same_resource_goes_on_with_what_was_pending(tenant: Te
         orders.kafka.produce(orders.topic, [*fast, *slow])
         until(
             checker.account,
-            what="what is due at once is released",
+            what="the records that are due at once are released",
             enough=lambda account: account.released >= len(fast),
         )
         ids = orders.kafka.topic_ids(*orders.names.topics)
@@ -25,7 +25,7 @@ def test_after_retain_the_same_resource_goes_on_with_what_was_pending(tenant: Te
         assert any(e["reason"] == "Retained" for e in orders.events()), orders.events()
         assert orders.kafka.topic_ids(*orders.names.topics) == ids
         orders.kafka.produce(orders.topic, [(b"k", b"while nobody served %d" % i, ()) for i in range(50)])
-        assert checker.account().lost > 0, "records are pending"
+        assert checker.account().lost > 0, "no record is pending"
 
         orders.apply().wait_ready()
         account = checker.settled(produced=250)

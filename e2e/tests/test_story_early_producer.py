@@ -1,4 +1,4 @@
-"""A producer was faster than the manifest, and Kafka made the topic for it, with the broker's defaults."""
+"""A producer was faster than the manifest, and Kafka created the topic automatically, with the broker's defaults."""
 
 from collections.abc import Iterator
 
@@ -32,24 +32,26 @@ def test_where_adopting_is_allowed_the_topic_is_completed_and_later_kept(adoptin
     orders.apply().wait_ready()
     (adopted_id,) = orders.kafka.topic_ids(orders.topic).values()
     assert adopted_id == early_id
-    assert orders.kafka.topics()[orders.topic] == 3, "grown from the broker's default to what was declared"
+    assert orders.kafka.topics()[orders.topic] == 3, (
+        "the topic was not grown from the broker's default to the declared partitions"
+    )
     assert orders.kafka.settings(orders.topic)["message.timestamp.type"] == "LogAppendTime"
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(b"k%d" % i, b"%d" % i, ()) for i in range(50)])
         until(
             lambda: len(checker.account().lateness_ms),
-            what="what was produced after the adoption has come out",
+            what="the records produced after the adoption have come out",
             enough=lambda released: released >= 50,
         )
-        assert not any(r.value == b"early" for r in checker.ready), "what was there before belongs to somebody else"
+        assert not any(r.value == b"early" for r in checker.ready), "a record from before the adoption came out"
     orders.delete()
     left = orders.kafka.topics().keys() & set(orders.names.topics)
-    assert left == {orders.topic}, "deletionPolicy Delete never covers what was adopted"
+    assert left == {orders.topic}, "deletionPolicy Delete must not delete an adopted topic, and must delete the others"
 
 
 @pytest.fixture
 def adopting(install: Install) -> Iterator[str]:
-    """A cluster connection to the same Kafka whose owner lets this story adopt."""
+    """A cluster connection to the same Kafka that allows this story to adopt topics."""
     name = unique("adopting")
     with cluster_connection(install, name, namespaceSelector={}, topicPrefixes=["e2e-"], adopt=True):
         yield name

@@ -1,4 +1,4 @@
-"""A team edits its manifest while records wait: nothing is lost, nothing changes its due time, nothing is early."""
+"""A team edits its manifest while records wait: no record is lost or early, and each keeps its due time."""
 
 import time
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def test_delays_partitions_lanes_and_cap_change_with_records_pending(tenant: Ten
     produce(orders, epoch=2)
 
     def delay_of(record: Record) -> int:
-        """By the list that was served when the record was produced: the epoch is in its value."""
+        """The delay by the list that was served when the record was produced. The value of the record names this epoch."""
         epoch = int((record.value or b"0").split()[0])
         return by_list(lists[epoch])(record)
 
@@ -47,7 +47,7 @@ def test_paused_releases_nothing_and_unpaused_everything(tenant: Tenant) -> None
     orders.wait_condition("Ready", "True", reason="Paused")
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(b"k", b"%d" % i, ()) for i in range(PORTION)])
-        time.sleep(3)  # longer than the delays: only time can show that nothing comes
+        time.sleep(3)  # longer than the delays, to show that no record comes out
         assert checker.account().released == 0
         orders.apply(paused=False)
         account = checker.settled(produced=PORTION)
@@ -56,7 +56,7 @@ def test_paused_releases_nothing_and_unpaused_everything(tenant: Tenant) -> None
 
 @pytest.fixture
 def labelling(install: Install) -> Iterator[str]:
-    """A cluster connection to the same Kafka whose owner lets this story label its workers."""
+    """A cluster connection to the same Kafka that allows this story to label its workers."""
     name = unique("labelling")
     grant = {"namespaceSelector": {}, "topicPrefixes": ["e2e-"], "template": {"labels": ["cost-center"]}}
     with cluster_connection(install, name, **grant):
@@ -88,7 +88,7 @@ def test_protocol_and_worker_template_roll_the_workers_without_loss_or_doubles(l
     )
     until(
         lambda: [record["reason"] for record in orders.status["rebalance"]["recent"]],
-        what="the rebalances of replaced workers are told to come of the edit",
+        what="a rebalance of replaced workers has the reason SpecChanged",
         enough=lambda reasons: "SpecChanged" in reasons,
     )
     moved = [record["movedPartitions"] for record in orders.status["rebalance"]["recent"]]
@@ -100,7 +100,7 @@ def test_protocol_and_worker_template_roll_the_workers_without_loss_or_doubles(l
 
 
 def test_protocol_and_assignor_are_changed_with_records_pending_and_nothing_is_lost_or_doubled(tenant: Tenant) -> None:
-    """From and to Sticky all workers stop first: a replaced one would never be ready."""
+    """For a change from or to Sticky, all workers stop first: in a rolling update, a replaced worker would never become ready."""
     declared = tenant.declare("orders", delaySeconds=[0, 1, 2], partitions=4, workers={"replicas": 2})
     orders = declared.apply().wait_ready()
     changes = (
@@ -124,7 +124,7 @@ def test_protocol_and_assignor_are_changed_with_records_pending_and_nothing_is_l
 
 
 def produce(orders: Declared, *, epoch: int) -> None:
-    """A portion over all levels; returns when the workers have decided on all of it, by the list of now."""
+    """Produces a portion of records over all levels. Returns when the workers have decided about all of them, by the present list."""
     orders.kafka.produce(
         orders.topic,
         ((b"k%d" % (i % 17), b"%d %d" % (epoch, i), ((own.DELAY_LEVEL, b"%d" % (i % 4 + 1)),)) for i in range(PORTION)),
@@ -134,13 +134,13 @@ def produce(orders: Declared, *, epoch: int) -> None:
         lambda: sum(
             p.offset for (topic, _), p in orders.kafka.committed(orders.names.group).items() if topic == orders.topic
         ),
-        what="everything in the front topic is taken in",
+        what="the workers have committed the whole front topic",
         enough=lambda committed: committed >= produced,
     )
 
 
 def wait_served(orders: Declared, *, generation: int) -> None:
-    """Until the workers have followed, too: they take the layout from the registry as it is written."""
+    """Wait until the workers serve this generation of the layout, which they read from the registry."""
     until(
         lambda: orders.status["layout"],
         what=f"layout generation {generation} is served",

@@ -1,4 +1,4 @@
-"""Kafka is away for two minutes: no pod restarts, it is said, and afterwards everything comes out."""
+"""Kafka is down for two minutes: no pod restarts, a condition reports it, and afterwards all records come out."""
 
 import os
 import time
@@ -28,8 +28,8 @@ def test_two_minutes_without_kafka_restart_no_pod_and_lose_nothing(
     scale_kafka(install, 0)
     stopped = time.monotonic()
     orders.wait_condition("Ready", "False", reason="KafkaUnreachable", timeout_seconds=AWAY_SECONDS)
-    said_after = time.monotonic() - stopped
-    time.sleep(max(0.0, AWAY_SECONDS - said_after))  # an outage has a length and nothing else to wait for
+    reported_after = time.monotonic() - stopped
+    time.sleep(max(0.0, AWAY_SECONDS - reported_after))  # the rest of the outage: there is no condition to wait for
     assert restarts(orders) == restarts_before
     scale_kafka(install, 1)
 
@@ -42,13 +42,13 @@ def test_two_minutes_without_kafka_restart_no_pod_and_lose_nothing(
     assert restarts(orders) == restarts_before
     report.add(
         "kafka stopped",
-        f"away {AWAY_SECONDS:g} s: said after {said_after:.0f} s, 0 restarts, {account.doubled} doubled, "
+        f"away {AWAY_SECONDS:g} s: said after {reported_after:.0f} s, 0 restarts, {account.doubled} doubled, "
         f"everything out {healed_after:.0f} s after it was back",
     )
 
 
 def restarts(orders: Declared) -> dict[str, int]:
-    """Of the operator's pod and the workers', by name and id: a pod made anew is as bad as a container started again."""
+    """The restarts of the operator's pod and of the workers' pods, by name and uid: a replaced pod counts as a difference too."""
     return {
         f"{pod['metadata']['name']} {pod['metadata']['uid']}": sum(
             c["restartCount"] for c in pod["status"].get("containerStatuses", ())
@@ -69,6 +69,6 @@ def scale_kafka(install: Install, replicas: int) -> None:
 
 @pytest.fixture
 def kafka_runs_again(install: Install) -> Iterator[None]:
-    """Whatever happens, the other stories find Kafka as it was."""
+    """Starts Kafka again after the test, even if it failed, for the other stories."""
     yield
     scale_kafka(install, 1)

@@ -1,4 +1,4 @@
-"""A team applies a manifest, produces with Kafka's own Java producer, and records come out on time."""
+"""A team applies a manifest and produces with Kafka's own Java producer, and the records come out on time."""
 
 import time
 
@@ -89,5 +89,5 @@ def wait_recorded(orders: Declared, *, reason: str, moved: int) -> None:
 
 
 def how_many(partitions: str) -> int:
-    """Of `orders:0-3 orders.delays:0,2`."""
+    """The number of partitions in a text such as `orders:0-3 orders.delays:0,2`."""
     return sum(len(parse_ranges(one.partition(":")[2])) for one in partitions.split())

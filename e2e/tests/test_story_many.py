@@ -1,4 +1,4 @@
-"""Many resources at once: all get ready, at a known number of calls each; then nothing is written while nothing changes."""
+"""Many resources at once: all become Ready, with a known number of calls each; then the operator writes nothing while nothing changes."""
 
 import os
 import time
@@ -13,10 +13,10 @@ pytestmark = [pytest.mark.cluster]
 
 RESOURCES = int(os.environ.get("RESOURCES", "12"))
 IDLE_SECONDS = float(os.environ.get("IDLE_SECONDS", "40"))
-"""Everything is compared every 30 s. What is promised: RESOURCES=50 IDLE_SECONDS=300."""
+"""Longer than the 30 s after which the operator compares everything. The promise is checked with RESOURCES=50 IDLE_SECONDS=300."""
 
 WINDOWS = 3
-"""While something happens, as to a worker whose session ends on a machine that is too busy, there is news to write."""
+"""How many idle periods to try. On a machine that is too busy, a worker's session may end, and then the operator has news to write."""
 
 
 def test_many_resources_get_ready_and_then_nothing_is_written(tenant: Tenant, report: Report) -> None:
@@ -47,11 +47,11 @@ def test_many_resources_get_ready_and_then_nothing_is_written(tenant: Tenant, re
     for _ in range(WINDOWS):
         settle(operator)
         versions, calls, from_here = resource_versions(install, tenant.namespace), operator.read(), time.time()
-        time.sleep(IDLE_SECONDS)  # only time can show that nothing is written
+        time.sleep(IDLE_SECONDS)  # to show that nothing is written in this time
         news = resource_versions(install, tenant.namespace).items() - versions.items()
         if not news:
             break
-    assert not news, f"something changed each time: {news}\n{install.operator_log()}"
+    assert not news, f"objects changed in each idle period: {news}\n{install.operator_log()}"
     assert (operator.read() - calls).kube_writes == 0, install.operator_log()
     if install.own_node:
         assert not writes_in_audit_log(cluster_folders().audit_log, since=from_here, by="delayed-topics-operator")
@@ -59,7 +59,8 @@ def test_many_resources_get_ready_and_then_nothing_is_written(tenant: Tenant, re
 
 
 def settle(operator: OperatorCalls) -> None:
-    """Events about the last pods, and the status of the groups, trail behind Ready."""
+    """Wait until the operator has written nothing for 10 s: Events about the last pods, and the status of the groups, follow after
+    Ready."""
     quiet_since, last = time.monotonic(), operator.read()
     deadline = time.monotonic() + 120
     while time.monotonic() - quiet_since < 10:

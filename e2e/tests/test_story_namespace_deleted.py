@@ -1,4 +1,4 @@
-"""A team deletes its whole namespace: nothing hangs, no worker is left, and the policy is kept."""
+"""A team deletes its whole namespace: the deletion does not hang, no worker is left, and each deletionPolicy is followed."""
 
 import pytest
 from delayed_topics_e2e.tenant import Tenant

@@ -1,4 +1,4 @@
-"""The operator dies in the middle of making and of removing a delayed topic: it ends as if nothing had happened."""
+"""The operator dies while it creates and while it removes a delayed topic: the end state is the same as without a crash."""
 
 import signal
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def test_an_operator_killed_three_times_while_making_and_while_removing_ends_in_
     orders.kube.wait_gone("delayedtopic", orders.name, namespace=orders.namespace, timeout_seconds=120)
     assert not orders.kafka.topics().keys() & set(orders.names.topics)
     assert orders.names.group not in orders.kafka.groups()
-    assert not claims(orders), "the claim is gone"
+    assert not claims(orders), "the claim is left in the registry"
     for kind in ("statefulsets", "services", "pdb", "configmaps", "secrets", "pods"):
         assert not orders.kube.list(kind, namespace=orders.workers_in, labels=orders.labels), kind
     for line in found:
@@ -60,7 +60,7 @@ def test_an_operator_killed_three_times_while_making_and_while_removing_ends_in_
 
 @pytest.mark.usefixtures("own_cluster")
 def test_a_topic_made_by_a_producer_between_claim_and_creation_is_foreign_until_it_is_deleted(tenant: Tenant) -> None:
-    """The operator dies right after its claim, and Kafka makes the topic for a producer that couldn't wait."""
+    """The operator dies right after it has written the claim, and Kafka auto-creates the topic for an early producer."""
     for attempt in range(4):
         orders = tenant.declare(f"orders-{attempt}", **SPEC)
         registry = TopicReader(orders.kafka.config, REGISTRY_TOPIC)
@@ -87,7 +87,7 @@ def test_a_topic_made_by_a_producer_between_claim_and_creation_is_foreign_until_
 
 
 def kill_operator_when(install: Install, orders: Declared, what: str, condition: Callable[[], bool]) -> str:
-    """SIGKILL as soon as the condition is seen; a new pod is there when this returns. Returns what was there at that moment."""
+    """Send SIGKILL as soon as the condition is true, and wait for a new pod. Returns a line about the objects at that moment."""
     (pod,) = install.operator_pods()
     uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
     pids = processes_of(uid) if install.own_node else []
@@ -96,11 +96,11 @@ def kill_operator_when(install: Install, orders: Declared, what: str, condition:
     topics = sorted(
         topic.removeprefix(orders.topic) or "front" for topic in orders.kafka.topics() if orders.topic in topic
     )
-    # a container that was killed waits longer and longer for its next start, a new pod doesn't
+    # replace the pod, because a killed container has a growing back-off before its next start
     install.kube.delete("pod", name, namespace=install.namespace, now=True)
     until(
         lambda: [p["metadata"]["uid"] for p in install.operator_pods()],
-        what="another operator pod is there",
+        what="a new operator pod exists",
         enough=lambda uids: len(uids) == 1 and uid not in uids,
     )
     return f"killed when {what}: {', '.join(topics) or 'no topic'} there, {len(statefulsets(orders))} StatefulSet"
@@ -122,7 +122,7 @@ def statefulsets(orders: Declared, *, being_removed: bool = True) -> list[dict[s
 
 
 def claims(orders: Declared) -> list[str]:
-    """Keys of the claims on the topic that the registry has at its end."""
+    """The keys of the claims on the topic that are in force at the end of the registry."""
     present: dict[str, bool] = {}
     for record in orders.kafka.read(REGISTRY_TOPIC):
         present[(record.key or b"").decode()] = record.value is not None
@@ -130,7 +130,7 @@ def claims(orders: Declared) -> list[str]:
 
 
 def end_state(orders: Declared) -> dict[str, Any]:
-    """What must not depend on how it came to be, without names, ids, marks and times."""
+    """The state that must not depend on crashes on the way, without names, ids, marks and times."""
     status = orders.status
     settings = {
         topic: {key: value for key, value in orders.kafka.settings(topic).items() if key != MARK_SETTING}

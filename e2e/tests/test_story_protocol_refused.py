@@ -1,4 +1,4 @@
-"""A resource asks for the rebalance protocol that its Kafka hasn't: records go on being released, and it is said."""
+"""A resource requests a rebalance protocol that its Kafka lacks: records are still released, and a condition reports it."""
 
 import json
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ def test_where_kafka_has_not_the_newer_protocol_the_workers_go_on_with_the_older
     orders.apply(rebalance={"protocol": "Consumer"}, workers={"replicas": 3})
     orders.kafka.produce(orders.topic, [(b"k%d" % (i % 31), b"%d" % i, ()) for i in range(RECORDS)])
 
-    said = orders.wait_condition("Ready", "True", reason="ProtocolRefused")
+    ready = orders.wait_condition("Ready", "True", reason="ProtocolRefused")
 
-    assert "group.coordinator.rebalance.protocols" in said["message"]
+    assert "group.coordinator.rebalance.protocols" in ready["message"]
     assert (orders.status["rebalance"]["protocol"], orders.status["rebalance"]["memberCount"]) == ("Classic", 3)
     assert "ProtocolRefused" in {event["reason"] for event in orders.kube.events(tenant.namespace, about="orders")}
     with orders.checker() as checker:
@@ -32,7 +32,7 @@ def test_where_kafka_has_not_the_newer_protocol_the_workers_go_on_with_the_older
 
 @pytest.fixture
 def classic_only(install: Install) -> Iterator[None]:
-    """A Kafka as before 4.0, until the story is over."""
+    """Makes Kafka refuse the newer protocol, as before 4.0, until the story is over."""
     settings = {"broker.properties": "group.coordinator.rebalance.protocols=classic\n"}
     meta = {"name": CLASSIC_ONLY, "namespace": install.namespace}
     install.kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": settings})
@@ -47,7 +47,7 @@ def classic_only(install: Install) -> Iterator[None]:
 
 
 def restart(install: Install, mount: dict[str, str], volume: dict[str, object]) -> None:
-    """Kafka, with these added to its pod or taken away."""
+    """Restart Kafka with this volume and mount added to its pod or removed from it."""
     name = f"{install.release}-kafka"
     pod = {"containers": [{"name": "kafka", "volumeMounts": [mount]}], "volumes": [volume]}
     patch = json.dumps({"spec": {"template": {"spec": pod}}})

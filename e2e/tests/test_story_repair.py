@@ -1,4 +1,4 @@
-"""Somebody changes by hand what the operator looks after: it is as declared again within a minute, and an Event says so."""
+"""The operator repairs within a minute whatever is changed by hand in the objects that it manages, and reports it as an Event."""
 
 import json
 import time
@@ -69,7 +69,7 @@ def pick(settings: dict[str, str], names: tuple[str, ...]) -> dict[str, str]:
 
 
 def children(orders: Declared) -> dict[str, object]:
-    """What people can change of the children, as far as it is declared."""
+    """The declared fields of the children that people can change."""
     seen: dict[str, object] = {}
     for sts in orders.kube.list("statefulsets", namespace=orders.workers_in, labels=orders.labels):
         spec = sts["spec"]

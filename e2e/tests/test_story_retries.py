@@ -1,4 +1,4 @@
-"""Consumers retry with whatever client they have: a copy to the front topic, attempt one higher. The cap ends it."""
+"""Consumers retry with any client: they send a copy to the front topic, with the attempt raised by one, until the retry cap."""
 
 from collections import Counter
 
@@ -21,7 +21,7 @@ def test_plain_java_retries_end_after_exactly_the_cap_in_dead_letter(tenant: Ten
         lines = console_consume(address, orders.names.ready, group=tenant.namespace, count=records, timeout_seconds=180)
         assert len(lines) == records, f"attempt {attempt}"
         assert all(f"{own.ATTEMPT}:{attempt}," in line for line in lines), lines[0]
-        # every header is copied, as a consumer that knows nothing of them would do, and one number is raised
+        # copies every header, as a consumer that does not know them would, and raises only the attempt
         console_produce(
             address,
             orders.topic,
@@ -84,7 +84,7 @@ def assert_exhausted(dead: list[Record], cap: int) -> None:
 
 
 def fail_every_record(orders: Declared, *, expected: int) -> list[Record]:
-    """Copy whatever comes out back to the front topic, unchanged, until that many dead letters are there."""
+    """Copy all released records back to the front topic unchanged, until there are `expected` dead letters, and return these."""
     reader = TopicReader(orders.kafka.config, orders.names.ready)
 
     def turn() -> list[Record]:
@@ -94,7 +94,7 @@ def fail_every_record(orders: Declared, *, expected: int) -> list[Record]:
     try:
         return until(
             turn,
-            what=f"{expected} dead letters",
+            what=f"{expected} records are dead letters",
             enough=lambda dead: len(dead) >= expected,
         )
     finally:

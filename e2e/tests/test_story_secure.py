@@ -1,4 +1,4 @@
-"""A team with a KafkaConnection of its own: TLS, SASL/SCRAM, Secrets and workers in its own namespace."""
+"""A team has a KafkaConnection of its own, with TLS, SASL/SCRAM, Secrets and workers in its own namespace."""
 
 import base64
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def test_with_tls_and_scram_a_wrong_password_is_said_and_the_right_one_serves_an
     orders.wait_condition("Ready", "False", reason="KafkaRefused")
     login(tenant, credentials["password"])
     orders.wait_ready()
-    assert orders.pods(), "the workers are in the tenant's namespace"
+    assert orders.pods(), "no workers are in the tenant's namespace"
     kube.wait("kafkaconnection", "ours", namespace=tenant.namespace, until_it="condition=Ready", timeout_seconds=180)
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(b"k%d" % i, b"%d" % i, ()) for i in range(200)])
@@ -29,11 +29,11 @@ def test_with_tls_and_scram_a_wrong_password_is_said_and_the_right_one_serves_an
         assert account.clean, account
 
     kinds = ("pods", "statefulsets", "configmaps", "events", "delayedtopics", "kafkaconnections", "jobs", "services")
-    told = [kube.kubectl("get", kind, "-n", tenant.namespace, "-o", "yaml") for kind in kinds]
-    told += [kube.logs(p["metadata"]["name"], namespace=tenant.namespace, lines=2000) for p in orders.pods()]
-    told.append(tenant.install.operator_log(lines=5000))
+    texts = [kube.kubectl("get", kind, "-n", tenant.namespace, "-o", "yaml") for kind in kinds]
+    texts += [kube.logs(p["metadata"]["name"], namespace=tenant.namespace, lines=2000) for p in orders.pods()]
+    texts.append(tenant.install.operator_log(lines=5000))
     encoded = base64.b64encode(credentials["password"].encode()).decode()
-    assert not [text for text in told if credentials["password"] in text or encoded in text]
+    assert not [text for text in texts if credentials["password"] in text or encoded in text]
 
     orders.delete()
     assert not orders.kube.list("secrets", namespace=tenant.namespace, labels=orders.labels)
@@ -51,7 +51,7 @@ def test_without_a_role_binding_the_operator_does_not_look_into_a_namespace(
 
 @pytest.fixture
 def credentials(install: Install) -> dict[str, str]:
-    """Those of the evaluation Kafka's secure listener."""
+    """The credentials for the secure listener of the evaluation Kafka."""
     secret = install.kube.get("secret", f"{install.release}-kafka-user-operator", namespace=install.namespace)
     if secret is None:
         pytest.skip("the evaluation Kafka was installed without evaluationKafka.secureListener")
@@ -60,7 +60,7 @@ def credentials(install: Install) -> dict[str, str]:
 
 @pytest.fixture
 def secure_tenant(install: Install, start_tenant: Tenants, credentials: dict[str, str]) -> Iterator[Tenant]:
-    """A tenant whose namespace the operator was let into, with a connection of its own."""
+    """A tenant with a connection of its own, in a namespace that is one of the chart's tenantNamespaces."""
     tenant = start_tenant()
     let_in(install, [tenant.namespace])
     connect(tenant, credentials)

@@ -1,4 +1,4 @@
-"""Two teams share a Kafka cluster, and one attacks the other: nothing of the first is touched, and it is said who holds what."""
+"""Two teams share a Kafka cluster, and one attacks the other: the topics of the first are unchanged, and conditions name their owner."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -83,7 +83,7 @@ def test_the_owner_of_a_connection_says_who_may_have_what(granted: str, start_te
 
 @pytest.fixture
 def granted(install: Install) -> Iterator[str]:
-    """A cluster connection to the same Kafka with narrow grants; its name is also the label and the prefix it grants."""
+    """A cluster connection to the same Kafka with one narrow grant. The granted label and topic prefix are the connection's name."""
     name = unique("granted")
     selector = {"matchLabels": {"team": name}}
     with cluster_connection(

@@ -1,4 +1,4 @@
-"""Workers die in the middle of the flow: nothing is lost, nothing is early, and little comes twice."""
+"""Workers are killed under load: no record is lost or early, and few come out twice."""
 
 import threading
 import time
@@ -39,7 +39,7 @@ def test_killed_workers_lose_nothing_are_never_early_and_repeat_little(tenant: T
 
 
 def produce_steadily(orders: Declared) -> None:
-    """In portions, so that the kills fall into the flow."""
+    """Produces in portions, so that the kills happen while records flow."""
     portion = RECORDS // 30
     for first in range(0, RECORDS, portion):
         orders.kafka.produce(
@@ -61,7 +61,8 @@ def wait_for_flow(checker: Checker, released: int) -> None:
 
 
 def kill_one_worker(orders: Declared, which: int) -> int:
-    """The first by SIGKILL of its process, so that its container starts again; the next as if its node had died. When it was, in ms."""
+    """Kill the first worker by SIGKILL of its process, so that its container restarts, or the next one as if its node had died. Returns
+    the time in ms since the epoch."""
     pod = sorted(orders.pods(), key=lambda p: str(p["metadata"]["name"]))[which]
     killed_ms = int(time.time() * 1000)
     if which == 0:

@@ -1,4 +1,4 @@
-"""Last of all: the chart is uninstalled while resources exist. Topics, resources and definitions stay, and a new install goes on."""
+"""Last of all, the chart is uninstalled while resources exist: topics, resources and CRDs stay, and a new installation continues."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_uninstall_keeps_topics_and_definitions_and_a_new_install_goes_on(
     orders.wait_ready(120)
     assert (orders.resource() or {})["metadata"]["uid"] == uid
     assert orders.kafka.topic_ids(*orders.names.topics) == ids
-    assert password(install) == login, "the broker's storage knows the old one"
+    assert password(install) == login, "the password differs from the one in the broker's storage"
     with orders.checker() as checker:
         orders.kafka.produce(orders.topic, [(b"k", b"after %d" % i, ()) for i in range(50)])
         account = checker.settled(produced=100)
@@ -42,7 +42,7 @@ def test_uninstall_keeps_topics_and_definitions_and_a_new_install_goes_on(
 
 
 def password(install: Install) -> str:
-    """Of the user `operator` of the evaluation Kafka's secure port."""
+    """The password of the user `operator` of the evaluation Kafka's secure listener."""
     secret = install.kube.get("secret", f"{install.release}-kafka-user-operator", namespace=install.namespace)
     assert secret is not None
     return str(secret["data"]["password"])
@@ -57,11 +57,11 @@ def helm_install(install: Install, values: Path) -> None:
 
 @pytest.fixture
 def reinstalled(install: Install, tmp_path: Path) -> Iterator[Path]:
-    """The values of the release; whatever happens it is installed with them again."""
+    """A file with the values of the release. The release is installed with them again after the test, even if it failed."""
     values = tmp_path / "values.yaml"
     given = install.cluster.helm("get", "values", install.release, "--namespace", install.namespace, "-o", "yaml")
     if not (yaml.safe_load(given) or {}).get("evaluationKafka", {}).get("persistence", {}).get("enabled"):
-        pytest.skip("the evaluation Kafka keeps its records in its pod, they would go with it")
+        pytest.skip("the evaluation Kafka has no volume, so uninstalling would delete its records")
     values.write_text(given)
     yield values
     helm_install(install, values)

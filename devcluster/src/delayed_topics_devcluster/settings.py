@@ -191,9 +191,7 @@ def kube_proxy(folders: ClusterFolders) -> dict[str, Any]:
         "hostnameOverride": NODE_NAME,
         "mode": "iptables",
         "clusterCIDR": POD_NETWORK,
-        "conntrack": {
-            "maxPerCore": 0
-        },  # leaves the size of the table, which is a setting of the whole machine, as it is
+        "conntrack": {"maxPerCore": 0},  # does not change the size of the machine's table
         "iptables": {"minSyncPeriod": "100ms"},
     }
 

@@ -1,4 +1,4 @@
-"""What people do to a delayed topic by hand, while its workers are stopped."""
+"""Manual changes to a delayed topic while its workers are stopped."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ __all__ = ["move_offset", "stopped"]
 
 @contextmanager
 def stopped(orders: Declared, *, replicas: int = 1) -> Iterator[None]:
-    """No worker runs; afterwards so many do again."""
+    """Stops all workers for the duration of the block, and starts `replicas` workers afterwards."""
     orders.scale(0)
     until(lambda: len(orders.pods()), what="no worker runs", enough=lambda n: n == 0)
     yield
@@ -22,7 +22,7 @@ def stopped(orders: Declared, *, replicas: int = 1) -> Iterator[None]:
 
 
 def move_offset(orders: Declared, partition: int, offset: int) -> None:
-    """Of the front topic, as `kafka-consumer-groups --reset-offsets` does."""
+    """Moves the committed offset of a partition of the front topic, as `kafka-consumer-groups --reset-offsets` does."""
 
     def moved() -> bool:
         try:
@@ -31,4 +31,4 @@ def move_offset(orders: Declared, partition: int, offset: int) -> None:
             return False
         return True
 
-    until(moved, what="the group has no member left, and its offset can be moved", poll_seconds=1)
+    until(moved, what="the group has no members, so that its offset can be moved", poll_seconds=1)

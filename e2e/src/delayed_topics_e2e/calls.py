@@ -1,4 +1,4 @@
-"""What the operator asks of the API server and of Kafka: by its own metrics, by the objects, and by the API server's audit log."""
+"""Counts the operator's calls to the API server and to Kafka: by its metrics, by the objects, and by the API server's audit log."""
 
 import json
 from collections.abc import Mapping
@@ -48,7 +48,8 @@ class OperatorCalls:
         kube = [
             s
             for s in samples
-            if s.name == "delayed_topics_operator_kube_calls_total" and s.labels["kind"] != "Lease"  # by the clock
+            if s.name == "delayed_topics_operator_kube_calls_total"
+            and s.labels["kind"] != "Lease"  # renewed by the clock
         ]
         return Calls(
             kube=sum(s.value for s in kube),
@@ -58,7 +59,7 @@ class OperatorCalls:
 
 
 def resource_versions(install: Install, namespace: str) -> dict[str, str]:
-    """Of everything that the operator looks after for the resources of a namespace, the resources and Events included."""
+    """The resourceVersions of the DelayedTopics and Events of a namespace, and of all objects that the operator manages for them."""
     found = {}
     objects = [*install.kube.list("delayedtopics", namespace=namespace), *install.kube.events(namespace)]
     for kind in WATCHED_KINDS:
@@ -76,7 +77,7 @@ def writes_in_audit_log(audit_log: Path, *, since: float, by: str) -> list[str]:
     for line in audit_log.read_text().splitlines():
         entry = json.loads(line)
         at = datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
-        lease = entry.get("objectRef", {}).get("resource") == "leases"  # it is renewed every two seconds
+        lease = entry.get("objectRef", {}).get("resource") == "leases"  # renewed every two seconds
         if at >= since and by in entry["user"]["username"] and entry["verb"] not in READS and not lease:
             writes.append(f"{entry['requestReceivedTimestamp']} {entry['verb']} {entry['requestURI']}")
     return writes

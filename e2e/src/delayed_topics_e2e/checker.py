@@ -1,7 +1,7 @@
 """The checker: joins front, ready and dead-letter topics by root, and counts what became of every record.
 
-It trusts nothing that a worker says about time. A record is early if the broker appended its copy to the ready topic
-before the broker's append time of its root plus the delay that its own headers ask for.
+It does not trust any time that a worker reports. A record is early if the broker appended its copy to the ready topic
+before the broker's append time of its root plus the delay that its headers request.
 """
 
 from collections import Counter, defaultdict
@@ -20,18 +20,18 @@ from delayed_topics_e2e.waiting import until
 __all__ = ["MOST_REPEATED", "Account", "Checker", "by_list", "judge", "repeated_beyond"]
 
 MOST_REPEATED = 5_000
-"""Copies beyond the first that one crash may make of one partition's records."""
+"""How many records of one partition one crash may repeat."""
 BEFORE_MS, AFTER_MS = 3_000, 5_000
-"""Workers commit ten times a second, so what they made longer before they were killed is committed. A pod that is deleted without grace
-runs on for some seconds."""
+"""The time around a kill in which copies may be repeated. Workers commit ten times a second, so earlier copies are committed. A pod that
+is deleted without a grace period still runs for some seconds."""
 
 DelayOf = Callable[[Record], int]
-"""Seconds that a record of the front topic has to wait."""
+"""Returns how many seconds a record of the front topic has to wait."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Counts over all records of the front topic. `lost` has no outcome (yet); `doubled` counts copies beyond the first."""
+    """Counts over all records of the front topic. `lost`: records without an outcome so far. `doubled`: copies beyond the first."""
 
     produced: int
     released: int
@@ -49,7 +49,7 @@ class Account:
         return not (self.early or self.lost or self.doubled or self.changed or self.disordered)
 
     def lateness(self) -> str:
-        """From due time to append time in the ready topic, by the broker's clock."""
+        """The time from due time to append time in the ready topic, by the broker's clock, as text."""
         if len(self.lateness_ms) < 2:
             return f"lateness {list(self.lateness_ms)} ms"
         cuts = quantiles(self.lateness_ms, n=100, method="inclusive")
@@ -57,7 +57,7 @@ class Account:
 
 
 def by_list(delay_seconds: Sequence[int]) -> DelayOf:
-    """The rule of the delay list: a level chooses its 1-based entry, otherwise the attempt does; the last entry repeats."""
+    """The rule of the delay list: the level, counted from 1, selects the entry, or else the attempt does; the last entry repeats."""
 
     def delay(record: Record) -> int:
         level = record.header(own.DELAY_LEVEL)
@@ -68,10 +68,10 @@ def by_list(delay_seconds: Sequence[int]) -> DelayOf:
 
 
 def judge(*, front: Sequence[Record], ready: Sequence[Record], dead: Sequence[Record], delay_of: DelayOf) -> Account:
-    """What became of each record of `front`. Outcomes whose root is not in `front` are somebody else's and not counted."""
+    """Counts what became of each record of `front`. Outcomes whose root is not in `front` are not counted."""
     roots = {(r.partition, r.offset): r for r in front}
     copies = [(roots[root], r) for r in ready if (root := _root(r)) in roots]
-    letters = [root for r in dead if (root := _root(r)) in roots and _way(r)[:1] != "r"]
+    letters = [root for r in dead if (root := _root(r)) in roots and _source(r)[:1] != "r"]
     outcomes = Counter([(root.partition, root.offset) for root, _ in copies] + letters)
     disorder = _disordered(copies, delay_of)
     late = [r.timestamp_ms - root.timestamp_ms - 1000 * delay_of(root) for root, r in copies]
@@ -92,9 +92,10 @@ def judge(*, front: Sequence[Record], ready: Sequence[Record], dead: Sequence[Re
 def repeated_beyond(
     *, front: Sequence[Record], ready: Sequence[Record], kills_ms: Sequence[int], most: int = MOST_REPEATED
 ) -> Counter[str]:
-    """Copies beyond the first that no kill may have repeated, by topic and partition that they were made from.
+    """Counts copies beyond the first that no kill explains, by the topic and partition of their origin.
 
-    Copies that were made from different records are of one that hopped twice: it counts from its append, right after which it hopped.
+    Copies with different origins are those of a record that hopped twice. Their time is the append time of the record, because it
+    hopped right after that.
     """
     appended_ms = {(r.partition, r.offset): r.timestamp_ms for r in front}
     copies: dict[tuple[bytes | None, bytes | None], list[Record]] = defaultdict(list)
@@ -135,7 +136,7 @@ class Checker:
         self._readers.clear()
 
     def account(self) -> Account:
-        """Read what is new and judge everything. Outcomes are read after their roots: none is missed for being fast."""
+        """Read new records and judge all. The front topic is read first: an outcome that is read before its root would not count."""
         names = TopicNames.of(self.topic)
         for topic, records in ((names.front, self.front), (names.ready, self.ready), (names.dead_letter, self.dead)):
             if topic not in self._readers:
@@ -154,7 +155,7 @@ class Checker:
 
 
 def _root(record: Record) -> tuple[int, int] | None:
-    """Partition and offset in the front topic; None for a copy of a direct write or of nothing at all."""
+    """The partition and offset of the root in the front topic; None if the record has no root, or one in another topic."""
     written = record.header(own.ROOT)
     if written is None:
         return None
@@ -167,14 +168,15 @@ def _content(record: Record) -> tuple[Any, ...]:
 
 
 def _disordered(copies: Sequence[tuple[Record, Record]], delay_of: DelayOf) -> list[str]:
-    """First copies of one front partition, delay and way come out in order, in one ready partition.
+    """Describes each violation of order: first copies of one front partition, delay and source must come out in order, in one
+    partition of the ready topic.
 
-    The way is the partition that they were released from: a hop that is made more than a second late takes another.
+    The source is the partition that they were released from. Records whose hop was more than a second late have another source.
     """
     lines: dict[tuple[int, int, str], list[tuple[int, int, int, Record, Record]]] = defaultdict(list)
     for root, copy in copies:
         place = (copy.partition, copy.offset)
-        lines[root.partition, delay_of(root), _way(copy)].append((*place, root.offset, root, copy))
+        lines[root.partition, delay_of(root), _source(copy)].append((*place, root.offset, root, copy))
     wrong = []
     for (partition, delay, _), line in sorted(lines.items(), key=lambda entry: entry[0]):
         first_copies: dict[int, tuple[Record, Record]] = {}
@@ -183,15 +185,16 @@ def _disordered(copies: Sequence[tuple[Record, Record]], delay_of: DelayOf) -> l
         for (a, before), (b, after) in pairwise(first_copies.values()):
             if b.offset < a.offset or before.partition != after.partition:
                 where = f"front {partition}, {delay} s"
-                wrong.append(f"{where}: {_told(a, before, delay)} before {_told(b, after, delay)}")
+                wrong.append(f"{where}: {_described(a, before, delay)} before {_described(b, after, delay)}")
     return wrong
 
 
-def _way(copy: Record) -> str:
+def _source(copy: Record) -> str:
+    """The topic's letter and the partition from which the copy was made, as in `d:3`."""
     return (copy.header(own.ORIGIN) or b"").decode().rpartition(":")[0]
 
 
-def _told(root: Record, copy: Record, delay_seconds: int) -> str:
+def _described(root: Record, copy: Record, delay_seconds: int) -> str:
     late_ms = copy.timestamp_ms - root.timestamp_ms - 1000 * delay_seconds
     origin = (copy.header(own.ORIGIN) or b"").decode()
     return f"{root.offset} (from {origin} to {copy.partition}:{copy.offset}, {late_ms} ms late)"

@@ -1,7 +1,7 @@
 """Kafka's own Java console tools, used as from a shell: one line a record, `header:value,header:value<tab>key<tab>value`.
 
-This is what the producer reads with `parse.headers` and `parse.key`, and what the consumer prints with `print.headers`
-and `print.key`, so a line that came out can be edited and sent again.
+The producer reads this format with `parse.headers` and `parse.key`, and the consumer prints it with `print.headers` and
+`print.key`, so a consumed line can be edited and produced again.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ def console_produce(bootstrap: str, topic: str, lines: Iterable[str]) -> None:
     java_tool(
         "org.apache.kafka.tools.ConsoleProducer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--command-property", "acks=all"),
-        # The tool's own 1.5 s and three retries give up on a busy machine, with a log line and exit code 0.
+        # With its defaults of 1.5 s and three retries, the tool gives up on a busy machine, with a log line and exit code 0.
         *("--request-timeout-ms", "30000", "--message-send-max-retries", "100"),
         *("--reader-property", "parse.headers=true", "--reader-property", "parse.key=true"),
         text_in="".join(line + "\n" for line in lines),
@@ -24,7 +24,7 @@ def console_produce(bootstrap: str, topic: str, lines: Iterable[str]) -> None:
 
 
 def console_consume(bootstrap: str, topic: str, *, group: str, count: int, timeout_seconds: float) -> list[str]:
-    """The next `count` records for the group; fewer if for `timeout_seconds` no more come."""
+    """Returns the next `count` records for the group; fewer if no record arrives for `timeout_seconds`."""
     printed = java_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning"),

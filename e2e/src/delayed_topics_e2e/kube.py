@@ -33,7 +33,7 @@ NO_ANSWER = (
 
 
 def asking_again(kubectl: Kubectl) -> Kubectl:
-    """kubectl that asks again where no answer came, as people do: an API server on a busy machine can be late."""
+    """Returns a kubectl that retries if no answer came, as people do: an API server on a busy machine can be late."""
 
     def unanswered(error: BaseException) -> bool:
         return isinstance(error, CommandFailedError) and any(sign in error.message for sign in NO_ANSWER)
@@ -49,7 +49,7 @@ def asking_again(kubectl: Kubectl) -> Kubectl:
 
 @dataclass(frozen=True, kw_only=True)
 class Kube:
-    """kubectl with the few verbs that stories need. `namespace=None`: a cluster-scoped resource, or all namespaces."""
+    """The verbs of kubectl that stories need. `namespace=None`: a cluster-scoped resource, or all namespaces."""
 
     kubectl: Kubectl
 
@@ -59,7 +59,7 @@ class Kube:
         return self.kubectl("apply", "-f", "-", text_in=text)
 
     def get(self, kind: str, name: str, *, namespace: str | None = None) -> dict[str, Any] | None:
-        """None if it doesn't exist."""
+        """Returns the object, or None if it doesn't exist."""
         printed = self.kubectl("get", kind, name, *_in(namespace), "--ignore-not-found", "-o", "json")
         return json.loads(printed) if printed.strip() else None
 
@@ -72,13 +72,14 @@ class Kube:
         return items
 
     def patch(self, kind: str, name: str, body: Manifest, *, namespace: str | None = None) -> None:
-        """A merge patch: a change made by hand."""
+        """Applies a merge patch, as a change by hand."""
         self.kubectl("patch", kind, name, *_in(namespace), "--type=merge", "-p", json.dumps(body))
 
     def delete(
         self, kind: str, *names: str, namespace: str | None = None, wait_seconds: int = 0, now: bool = False
     ) -> None:
-        """`wait_seconds`: also wait until it is gone. `now`: without grace, as when a node dies."""
+        """`wait_seconds`: how long to wait until the objects are gone; 0: don't wait. `now`: without a grace period, as when a node
+        dies."""
         waiting = [f"--wait=true --timeout={wait_seconds}s"] if wait_seconds else ["--wait=false"]
         force = ["--grace-period=0", "--force"] if now else []
         self.kubectl("delete", kind, *names, *_in(namespace), "--ignore-not-found", *" ".join(waiting).split(), *force)
@@ -92,14 +93,15 @@ class Kube:
         namespace: str | None = None,
         evidence: Callable[[], str] | None = None,
     ) -> None:
-        """`kubectl wait --for=<until_it>`; AssertionError with the describe (or the evidence) if it isn't in time."""
+        """Runs `kubectl wait --for=<until_it>`. Raises AssertionError after the timeout, with the evidence, by default the output of
+        `kubectl describe`."""
         targets = [f"{kind}/{name}" for name in names]
         try:
             self.kubectl("wait", f"--for={until_it}", f"--timeout={timeout_seconds:g}s", *targets, *_in(namespace))
         except CommandFailedError as e:
-            told = evidence() if evidence else self.describe(kind, *names, namespace=namespace)
+            seen = evidence() if evidence else self.describe(kind, *names, namespace=namespace)
             waited = f"timed out after {timeout_seconds:g} s. Waited for {until_it} of {', '.join(targets)}"
-            raise AssertionError(f"{waited}\n{told}\n{e}") from None
+            raise AssertionError(f"{waited}\n{seen}\n{e}") from None
 
     def wait_gone(self, kind: str, name: str, *, timeout_seconds: float, namespace: str | None = None) -> None:
         until(
@@ -110,7 +112,7 @@ class Kube:
         )
 
     def describe(self, kind: str, *names: str, namespace: str | None = None) -> str:
-        """For a person who looks at a failure; never fails itself."""
+        """Output of `kubectl describe` for the message of a failed test. Returns the error instead of raising it."""
         try:
             return self.kubectl("describe", kind, *names, *_in(namespace))
         except CommandFailedError as e:
@@ -123,16 +125,16 @@ class Kube:
             return str(e)
 
     def events(self, namespace: str, *, about: str | None = None) -> "Sequence[dict[str, Any]]":
-        """Events of the namespace, of one object's name only if asked."""
+        """Events of the namespace. `about`: only those of objects with this name."""
         return [e for e in self.list("events", namespace=namespace) if about in (None, e["involvedObject"]["name"])]
 
     def pod_get(self, pod: str, path: str, *, namespace: str, port: int = 8080) -> str:
-        """HTTP GET from a pod, through the API server."""
+        """Sends HTTP GET to a pod, through the API server."""
         return self.kubectl("get", "--raw", f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/{path}")
 
 
 def condition(resource: Manifest | None, type_: str) -> dict[str, Any]:
-    """The condition of this type, if it was said of the present generation; otherwise an empty one."""
+    """Returns the condition of this type, or an empty one if it is missing or of an earlier generation."""
     if resource is None:
         return {}
     generation = resource["metadata"].get("generation")

@@ -1,4 +1,4 @@
-"""The processes of a pod and their memory, where the node is this machine: for faults that kubectl can't cause."""
+"""The processes of a pod and their memory, if the node is this machine: for faults that kubectl can't cause."""
 
 import errno
 import os
@@ -12,19 +12,20 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def processes_of(uid: str) -> list[int]:
-    """Ids of the pod's processes, without its sandbox; none if the pod is not on this machine."""
+    """Returns the ids of the pod's processes, without that of its sandbox; none if the pod is not on this machine."""
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _belongs(entry, uid)]
 
 
 def send_signal(pids: list[int], number: signal.Signals) -> None:
-    """To those that still run: a pod's helpers come and go."""
+    """Sends a signal to the processes that still run: helper processes of a pod come and go."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def limit_memory(uid: str, limit_bytes: int) -> bool:
-    """Give a pod's containers no more than that, as if their limit had been set too low. False: it is not there, or uses more."""
+    """Lower the memory limit of a pod's container, as if it had been configured too low. Returns False if the pod is not on this
+    machine, or uses more already."""
     for pid in processes_of(uid):
         with suppress(FileNotFoundError, ProcessLookupError):
             for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():

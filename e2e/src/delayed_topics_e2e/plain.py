@@ -1,4 +1,4 @@
-"""Kafka as any user sees it: the plain client, no helper of this project's."""
+"""Kafka as any user sees it: through the plain client, without helpers of this project."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,11 +36,11 @@ __all__ = ["Kafka", "Record", "TopicReader"]
 Headers = Sequence[tuple[str, bytes | None]]
 TIMEOUT_SECONDS = 30.0
 ASK_SECONDS = 10.0
-"""For one answer: a client that has lost its connection sometimes gives none, and has another one by the next time."""
+"""The timeout of one call: a client that has lost its connection sometimes gives no answer, and has reconnected by the next call."""
 
 
 def _moving(error: BaseException) -> bool:
-    """A broker that has just come back isn't the leader of all its partitions yet, or not connected."""
+    """Whether the error is that of a restarted broker which is not yet connected, or not yet the leader of all its partitions."""
     codes = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
     return isinstance(error, KafkaException) and error.args[0].code() in codes
 
@@ -55,7 +55,7 @@ _again_while_moving = tenacity.retry(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """A record as read. `timestamp_ms` is the broker's append time on a topic with LogAppendTime."""
+    """A consumed record. `timestamp_ms` is the broker's append time on a topic with LogAppendTime."""
 
     topic: str
     partition: int
@@ -78,13 +78,13 @@ class Record:
         )
 
     def header(self, name: str) -> bytes | None:
-        """The value of the first header of this name; None if there is none."""
+        """Returns the value of the first header of this name, or None."""
         return next((value for found, value in self.headers if found == name), None)
 
 
 @dataclass
 class TopicReader:
-    """Reads a topic from its beginning to its end of now, as often as asked, without a group."""
+    """Reads a topic from its beginning, without a group. Each call of `read_new` reads to the present end."""
 
     config: Mapping[str, Any]
     topic: str
@@ -95,7 +95,7 @@ class TopicReader:
         self._consumer = self._new_consumer()
 
     def read_new(self) -> list[Record]:
-        """What was appended since the last call."""
+        """Returns the records that were appended since the last call."""
         ends = self._ends()
         for partition in ends.keys() - self._next.keys():
             self._next[partition] = 0
@@ -117,7 +117,7 @@ class TopicReader:
         return Consumer({**self.config, "group.id": "none", "enable.auto.commit": False, "enable.partition.eof": True})
 
     def _replace_consumer(self) -> None:
-        """It may know no broker any more, as clients do after Kafka's only broker was away."""
+        """Replaces the consumer, which may know no broker any more after an outage of Kafka's only broker."""
         self._consumer.close()
         self._consumer = self._new_consumer()
         self._consumer.assign([TopicPartition(self.topic, p, offset) for p, offset in self._next.items()])
@@ -129,7 +129,7 @@ class TopicReader:
             records.append(Record.of(message))
             self._next[partition] = offset + 1
         elif error.code() == KafkaError._PARTITION_EOF:
-            # Ends count transaction marks, which nobody is ever given.
+            # The end offset counts transaction markers, which consumers never get.
             self._next[partition] = offset
         elif not error.retriable() and error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             raise KafkaException(error)
@@ -151,7 +151,7 @@ class TopicReader:
 
 @dataclass
 class Kafka:
-    """A Kafka cluster through the plain client. `address` is asked each time: a pod's address changes with the pod."""
+    """A Kafka cluster through the plain client. `address` is called each time, because a new pod has a new address."""
 
     address: Callable[[], str]
     security: Mapping[str, Any] = field(default_factory=dict)
@@ -166,14 +166,15 @@ class Kafka:
         config = self.config
         address = str(config["bootstrap.servers"])
         if address not in self._admins:
-            self._admins.clear()  # one for an address that is gone would try on for ever
+            self._admins.clear()  # a client for an address that is gone would never stop reconnecting
             self._admins[address] = AdminClient(config)
         return self._admins[address]
 
     def produce(
         self, topic: str, records: Iterable[tuple[bytes | None, bytes | None, Headers]], *, partition: int = -1
     ) -> int:
-        """Produce (key, value, headers) and wait for every acknowledgement. `partition`: -1, the key's. Returns how many."""
+        """Produce (key, value, headers) and wait for every acknowledgement. `partition`: -1 chooses it by the key. Returns the number
+        of records."""
         failed: list[KafkaError] = []
 
         def seen(error: KafkaError | None, _: Message) -> None:
@@ -195,12 +196,12 @@ class Kafka:
         return count
 
     def copy(self, record: Record, *, to: str, headers: Headers | None = None, partition: int = -1) -> None:
-        """Produce a record again, byte for byte, with its own headers unless others are given."""
+        """Produce a record again, byte for byte. `headers`: replace its own."""
         content = (record.key, record.value, record.headers if headers is None else headers)
         self.produce(to, [content], partition=partition)
 
     def read(self, topic: str) -> list[Record]:
-        """All records from the beginning to the end of now."""
+        """Returns all records from the beginning to the present end."""
         reader = TopicReader(self.config, topic)
         try:
             return reader.read_new()
@@ -208,18 +209,18 @@ class Kafka:
             reader.close()
 
     def topics(self) -> dict[str, int]:
-        """Topic → number of partitions."""
+        """Returns the number of partitions by topic."""
         found = self.admin.list_topics(timeout=TIMEOUT_SECONDS).topics
         return {name: len(topic.partitions) for name, topic in found.items()}
 
     def topic_ids(self, *names: str) -> dict[str, str]:
-        """As Kafka's own tools print them; the client here uses the other alphabet of base64."""
+        """Returns topic ids in base64url, as Kafka's own tools print them; the client library uses the standard alphabet of base64."""
         described = self.admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_SECONDS)
         found = {name: str(future.result(TIMEOUT_SECONDS).topic_id) for name, future in described.items()}
         return {name: topic_id.replace("+", "-").replace("/", "_") for name, topic_id in found.items()}
 
     def create(self, topic: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic, as somebody else would."""
+        """Create a topic without the operator, and wait until it is visible."""
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         self.admin.create_topics([wanted])[topic].result(TIMEOUT_SECONDS)
         until(lambda: self.topics().get(topic), what=f"topic {topic} can be seen", timeout_seconds=TIMEOUT_SECONDS)
@@ -228,11 +229,15 @@ class Kafka:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT_SECONDS)
 
     def delete(self, *topics: str) -> None:
-        """Delete those of the topics that there are, and wait until they are gone."""
-        there = [topic for topic in topics if topic in self.topics()]
-        for future in self.admin.delete_topics(there).values() if there else ():
+        """Delete those of the topics that exist, and wait until they are gone."""
+        existing = [topic for topic in topics if topic in self.topics()]
+        for future in self.admin.delete_topics(existing).values() if existing else ():
             future.result(TIMEOUT_SECONDS)
-        until(lambda: self.topics().keys().isdisjoint(there), what=f"{there} are gone", timeout_seconds=TIMEOUT_SECONDS)
+        until(
+            lambda: self.topics().keys().isdisjoint(existing),
+            what=f"the topics {existing} are gone",
+            timeout_seconds=TIMEOUT_SECONDS,
+        )
 
     def settings(self, topic: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -240,7 +245,7 @@ class Kafka:
         return {name: str(entry.value) for name, entry in entries.items()}
 
     def change(self, topic: str, **settings: str) -> None:
-        """Change settings of a topic, `_` for `.`: what an administrator does by hand."""
+        """Change settings of a topic, as an administrator would by hand; `_` in a name stands for `.`."""
         changes = [
             ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
             for name, value in settings.items()
@@ -250,19 +255,19 @@ class Kafka:
 
     @_again_while_moving
     def ends(self, topic: str) -> dict[int, int]:
-        """By partition, the offset that the next record gets."""
-        asked = {
+        """Returns by partition the offset that the next record gets."""
+        requests = {
             TopicPartition(topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
             for partition in self.admin.list_topics(topic, TIMEOUT_SECONDS).topics[topic].partitions
         }
-        answers = self.admin.list_offsets(asked, request_timeout=TIMEOUT_SECONDS)
+        answers = self.admin.list_offsets(requests, request_timeout=TIMEOUT_SECONDS)
         ends = {place.partition: future.result(TIMEOUT_SECONDS).offset for place, future in answers.items()}
-        if OFFSET_INVALID in ends.values():  # the request failed, says the client library (2.16) by that
+        if OFFSET_INVALID in ends.values():  # so the client library (2.16) reports a failed request
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         return ends
 
     def committed(self, group: str) -> dict[tuple[str, int], TopicPartition]:
-        """What the group has committed, by topic and partition."""
+        """Returns the committed offsets of the group, with their metadata, by topic and partition."""
         request = ConsumerGroupTopicPartitions(group)
         answer = self.admin.list_consumer_group_offsets([request])[group].result(TIMEOUT_SECONDS)
         return {(p.topic, p.partition): p for p in answer.topic_partitions or ()}
@@ -275,8 +280,8 @@ class Kafka:
         assert not refused, f"group {group}: {refused[0]}"
 
     def remove_before(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """By partition, what lies before these offsets, as retention does it."""
-        self.admin.list_topics(topic, TIMEOUT_SECONDS)  # it doesn't ask by itself for partitions that were added
+        """Delete the records before these offsets, by partition, as retention does."""
+        self.admin.list_topics(topic, TIMEOUT_SECONDS)  # delete_records does not itself learn of new partitions
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         for future in self.admin.delete_records(places, request_timeout=TIMEOUT_SECONDS).values():
             future.result(TIMEOUT_SECONDS)

@@ -1,7 +1,7 @@
-"""What the Spark Operator of Kubeflow does for a SparkApplication, as far as an audit needs it: it calls spark-submit and notes how the
-driver fares.
+"""Plays Kubeflow's Spark Operator for a SparkApplication, as far as an audit needs it: calls spark-submit, and writes the state of the
+driver into the status.
 
-Its arguments: https://github.com/kubeflow/spark-operator/blob/v2.5.2/internal/controller/sparkapplication/submission.go
+The Spark Operator's arguments: https://github.com/kubeflow/spark-operator/blob/v2.5.2/internal/controller/sparkapplication/submission.go
 """
 
 import json
@@ -18,20 +18,20 @@ from delayed_topics_devcluster.paths import REPOSITORY
 from delayed_topics_e2e.kube import Kube
 from delayed_topics_e2e.tenant import unique
 
-__all__ = ["DEFINITION", "account", "note_how_it_fares", "submit"]
+__all__ = ["DEFINITION", "account", "submit", "update_status"]
 
 DEFINITION = REPOSITORY / "operator" / "tests" / "spark_operator" / "sparkapplications.yaml"
 SPARK_HOME = Path(pyspark.__file__).parent
 VERBS = ["create", "get", "list", "watch", "patch", "update"]
 RULES = [{"apiGroups": [""], "resources": ["pods", "services", "configmaps"], "verbs": VERBS}]
-"""What spark-submit needs."""
+"""The rights that spark-submit needs."""
 STATES = {"Running": "RUNNING", "Succeeded": "COMPLETED", "Failed": "FAILED"}
-"""Of an application, by the phase of its driver's pod."""
+"""The states of an application, by the phase of its driver's pod."""
 
 
 @contextmanager
 def account(kube: Kube, namespace: str) -> Iterator[str]:
-    """The name of one that may run applications there, and nothing else."""
+    """Yields the name of a ServiceAccount that may run applications in the namespace, and has no other rights."""
     meta = {"name": unique("spark-operator"), "namespace": namespace}
     rbac = "rbac.authorization.k8s.io"
     role = {"apiGroup": rbac, "kind": "Role", "name": meta["name"]}
@@ -54,7 +54,7 @@ def account(kube: Kube, namespace: str) -> Iterator[str]:
 
 
 def submit(kube: Kube, application: dict[str, Any], account: str, folder: Path) -> None:
-    """With the rights of `account`. `folder`: for files that spark-submit reads."""
+    """Runs spark-submit with the rights of `account`. `folder`: for files that spark-submit reads."""
     spec, meta = application["spec"], application["metadata"]
     view = json.loads(kube.kubectl("config", "view", "--minify", "--flatten", "--raw", "-o", "json"))
     cluster = view["clusters"][0]["cluster"]
@@ -76,14 +76,14 @@ def submit(kube: Kube, application: dict[str, Any], account: str, folder: Path) 
     )
 
 
-def note_how_it_fares(kube: Kube, application: dict[str, Any]) -> str:
-    """In its status, of which it returns the state."""
+def update_status(kube: Kube, application: dict[str, Any]) -> str:
+    """Writes the state of an application into its status, and returns the state."""
     meta = application["metadata"]
     pod = kube.get("pod", _driver(application), namespace=meta["namespace"]) or {}
     state = STATES.get(pod.get("status", {}).get("phase", ""), "SUBMITTED")
-    told = {"status": {"driverInfo": {"podName": _driver(application)}, "applicationState": {"state": state}}}
+    body = {"status": {"driverInfo": {"podName": _driver(application)}, "applicationState": {"state": state}}}
     where = ("-n", meta["namespace"], "--subresource=status", "--type=merge")
-    kube.kubectl("patch", "sparkapplication", meta["name"], *where, "-p", json.dumps(told))
+    kube.kubectl("patch", "sparkapplication", meta["name"], *where, "-p", json.dumps(body))
     return state
 
 

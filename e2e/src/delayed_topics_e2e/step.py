@@ -1,4 +1,4 @@
-"""A load that is stepped up and down, and what is seen of it by the second: for a picture and for counts."""
+"""A load that is stepped up and down, and observations of its effect over time, for a picture and for counts."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ __all__ = ["Load", "Releases", "Watch", "draw", "load", "read_releases", "watche
 
 @dataclass
 class Load:
-    """`per_second`: set it to change the load. `failed`: records that Kafka has not taken, known when the load is over."""
+    """A running load. Set `per_second` to change it. `failed`: records that Kafka has not acknowledged, complete after the block."""
 
     producer: Producer
     topic: str
@@ -42,7 +42,7 @@ class Load:
 
 @contextmanager
 def load(config: Mapping[str, Any], topic: str, values: tuple[bytes, ...]) -> Iterator[Load]:
-    """Produces until the block ends, each record with the next of `values`; nothing at first."""
+    """Produces records until the block ends, with each of `values` in turn. The load begins at 0 records a second."""
     producer = Producer({**config, "linger.ms": 20, "partitioner": "murmur2_random"})
     made = Load(producer, topic, values)
     with paced(made.send, lambda: made.per_second):
@@ -52,12 +52,12 @@ def load(config: Mapping[str, Any], topic: str, values: tuple[bytes, ...]) -> It
 
 @dataclass
 class Releases:
-    """What was read of a ready topic: when each record came out and how long after its due time, both by the broker."""
+    """Statistics of the records read from a ready topic: their lateness, by the broker's append time."""
 
     released: int = 0
     early: int = 0
     latest_ms: dict[int, int] = field(default_factory=dict)
-    """By second of the broker's clock, how late the latest was."""
+    """The greatest lateness, by second of the broker's clock."""
 
     def add(self, message: Message) -> None:
         at_ms = message.timestamp()[1]
@@ -87,7 +87,7 @@ def read_releases(config: Mapping[str, Any], topic: str, partitions: int) -> Ite
 
 @dataclass
 class Watch:
-    """What was seen, with its time (seconds since the epoch)."""
+    """A series of figures by name, each with its time (seconds since the epoch)."""
 
     seen: list[tuple[float, Mapping[str, float]]] = field(default_factory=list)
 
@@ -97,14 +97,14 @@ class Watch:
 
 @contextmanager
 def watched(look: Callable[[], Mapping[str, float]], *, interval_seconds: float) -> Iterator[Watch]:
-    """Looks again and again until the block ends. `look` gives figures by name."""
+    """Calls `look` at this interval until the block ends, and records the figures that it returns by name."""
     watch = Watch()
     with paced(lambda _: watch.seen.append((time.time(), look())), lambda: 1 / interval_seconds):
         yield watch
 
 
 def draw(file: Path, panels: Mapping[str, list[tuple[float, float]]], *, title: str) -> None:
-    """One panel above the other, over the minutes since the first of all points. Writes an SVG."""
+    """Writes an SVG with one panel above the other, over the minutes since the earliest point."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 2 * len(panels)), layout="constrained")

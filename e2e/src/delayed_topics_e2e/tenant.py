@@ -1,4 +1,4 @@
-"""A team that uses delayed topics: its namespace, its resources, its topics; and the cleaning up after it."""
+"""A team that uses delayed topics: its namespace, resources and topics, and their cleanup."""
 
 import json
 import random
@@ -26,8 +26,8 @@ __all__ = ["API_VERSION", "Declared", "Install", "Tenant", "Tenants", "cluster_c
 API_VERSION = "delayedtopics.io/v1alpha1"
 CHART = Path(__file__).parents[3] / "charts" / "delayed-topics"
 READY_TIMEOUT_SECONDS = 180.0
-TOLD = 3  # of fifty resources
-AUDIT_TIMEOUT_SECONDS = 600.0  # ten times what it takes when nothing else runs: it waits for two cores
+SHOWN = 3  # how many resources of a failed story `evidence` shows; there can be fifty
+AUDIT_TIMEOUT_SECONDS = 600.0  # ten times as long as an audit takes when nothing else uses the two cores
 
 
 def unique(prefix: str) -> str:
@@ -36,7 +36,7 @@ def unique(prefix: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Install:
-    """The installation under test. `own_node`: it runs on this machine, so that processes can be killed by id."""
+    """The installation under test. `own_node`: whether the node is this machine, so that processes can be killed by id."""
 
     cluster: Cluster
     kube: Kube
@@ -55,7 +55,7 @@ class Install:
 
 @dataclass
 class Declared:
-    """One DelayedTopic: what was declared, and what can be seen of it."""
+    """One DelayedTopic: what was declared, and its state on the cluster."""
 
     install: Install
     namespace: str
@@ -78,7 +78,7 @@ class Declared:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Of the worker pods and everything else that was made for it."""
+        """The labels of the worker pods and of all other objects that the operator makes for this resource."""
         return {"delayedtopics.io/namespace": self.namespace, "delayedtopics.io/name": self.name}
 
     def manifest(self, **changes: Any) -> Manifest:
@@ -91,7 +91,7 @@ class Declared:
         }
 
     def apply(self, **changes: Any) -> "Declared":
-        """`kubectl apply` of the manifest so far with these changes. Raises CommandFailedError if the API server refuses."""
+        """Runs `kubectl apply` on the present manifest with these changes. Raises CommandFailedError if the API server refuses it."""
         self.kube.apply(self.manifest(**changes))
         return self
 
@@ -124,7 +124,7 @@ class Declared:
         )
 
     def wait_front_settled(self) -> None:
-        """Until workers have committed all that is in the front topic: it came out, or waits in the delays topic."""
+        """Wait until workers have committed all records of the front topic: each came out, or waits in the delays topic."""
 
         def behind() -> dict[int, int]:
             committed = self.kafka.committed(self.names.group)
@@ -137,7 +137,8 @@ class Declared:
         return self.kube.list("pods", namespace=self.workers_in, labels=self.labels)
 
     def kill(self, pod: Manifest) -> None:
-        """SIGKILL to a worker's process, so that its container starts again; on somebody else's node its pod goes without grace."""
+        """Sends SIGKILL to a worker's process, so that its container restarts. On another machine's node, deletes the pod without a
+        grace period instead."""
         name = pod["metadata"]["name"]
         if self.install.own_node:
             pids = processes_of(pod["metadata"]["uid"])
@@ -147,7 +148,7 @@ class Declared:
             self.kube.delete("pod", name, namespace=self.workers_in, now=True)
 
     def child(self, kind: str, *, suffix: str = "") -> dict[str, Any]:
-        """The one object of this kind that was made for it; `suffix`: with a name that ends so."""
+        """Returns the only object of this kind that the operator made for this resource. `suffix`: of the object's name."""
         found = [
             child
             for child in self.kube.list(kind, namespace=self.workers_in, labels=self.labels)
@@ -164,7 +165,7 @@ class Declared:
         return self.kube.events(self.namespace, about=self.name)
 
     def wait_event(self, *, mentions: Sequence[str], timeout_seconds: float = 180) -> dict[str, Any]:
-        """An Event of the resource whose reason and message have all these words."""
+        """Wait for an Event of the resource whose reason and message contain all these words."""
 
         def look() -> dict[str, Any]:
             return next((e for e in self.events() if all(w in f"{e['reason']} {e['message']}" for w in mentions)), {})
@@ -175,7 +176,7 @@ class Declared:
         return Checker(self.kafka, self.topic, delay_of or by_list(self.spec["delaySeconds"]))
 
     def audit(self, name: str, *, timeout_seconds: float = AUDIT_TIMEOUT_SECONDS, **spec: Any) -> dict[str, Any]:
-        """Apply a DelayedTopicAudit of it, and wait for its verdict. Returns its status."""
+        """Apply a DelayedTopicAudit of this topic, and wait for its verdict. Returns the status of the audit."""
         self.start_audit(name, **spec)
         return self.audited(name, timeout_seconds=timeout_seconds)
 
@@ -197,7 +198,7 @@ class Declared:
             namespace=self.namespace,
             until_it="condition=Complete",
             timeout_seconds=timeout_seconds,
-            evidence=lambda: self._told("dtaudit", name, self.audit_pods(name)),
+            evidence=lambda: self._described("dtaudit", name, self.audit_pods(name)),
         )
         status: dict[str, Any] = self.audit_resource(name)["status"]
         return status
@@ -207,13 +208,13 @@ class Declared:
         return self.kube.get("dtaudit", name, namespace=self.namespace) or {}
 
     def window(self, status: Mapping[str, Any]) -> AuditWindow:
-        """What an audit with this status has frozen."""
+        """Returns the window that an audit with this status has frozen."""
         home, _, name = status["windowConfigMap"].partition("/")
         (packed,) = (self.kube.get("configmap", name, namespace=home) or {})["binaryData"].values()
         return AuditWindow.decode(b64decode(packed))
 
     def audit_pods(self, name: str, **labels: str) -> Sequence[dict[str, Any]]:
-        """Of an audit's Job; none before it has one. `labels`: further ones."""
+        """Returns the pods of an audit's Job; none before the Job exists. `labels`: further labels to select by."""
         home, _, job = str(self.audit_resource(name).get("status", {}).get("jobName", "")).partition("/")
         return self.kube.list("pods", namespace=home, labels={"delayedtopics.io/audit": job, **labels}) if job else ()
 
@@ -222,9 +223,9 @@ class Declared:
         self.kube.wait_gone("delayedtopic", self.name, namespace=self.namespace, timeout_seconds=wait_seconds)
 
     def evidence(self) -> str:
-        return self._told("delayedtopic", self.name, self.pods())
+        return self._described("delayedtopic", self.name, self.pods())
 
-    def _told(self, kind: str, name: str, pods: Sequence[dict[str, Any]]) -> str:
+    def _described(self, kind: str, name: str, pods: Sequence[dict[str, Any]]) -> str:
         places = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
         return "\n".join(
             [
@@ -239,7 +240,7 @@ class Declared:
 
 @dataclass
 class Tenant:
-    """A namespace of its own and topic names of its own."""
+    """A namespace of a test's own, with topic names of its own."""
 
     install: Install
     namespace: str
@@ -255,7 +256,7 @@ class Tenant:
         return cls(install=install, namespace=namespace)
 
     def declare(self, name: str, *, topic: str | None = None, workers_in: str | None = None, **spec: Any) -> Declared:
-        """A DelayedTopic on a topic named after this tenant; nothing is applied yet. Short delays are the default."""
+        """Returns a DelayedTopic on a topic named after this tenant, by default with short delays. `apply` creates it."""
         declared = Declared(
             install=self.install,
             namespace=self.namespace,
@@ -268,7 +269,7 @@ class Tenant:
         return declared
 
     def leave(self) -> None:
-        """Ask for the resources to be deleted with their topics; `gone` waits for it."""
+        """Request the deletion of the resources with their topics, without waiting for it; `gone` waits."""
         kube = self.install.kube
         for resource in kube.list("delayedtopics", namespace=self.namespace):
             name = resource["metadata"]["name"]
@@ -276,8 +277,8 @@ class Tenant:
         kube.delete("delayedtopics", "--all", namespace=self.namespace)
 
     def gone(self) -> None:
-        """Wait until the resources are deleted; then delete the namespace, and whatever topics were made by hand."""
-        # another story may have stopped Kafka meanwhile, for two minutes, and no topic is deleted without it
+        """Wait until the resources are deleted; then delete the namespace, and all topics that were made by hand."""
+        # no topic is deleted while Kafka is down, and another story may have stopped it for two minutes
         self.install.kube.delete("delayedtopics", "--all", namespace=self.namespace, wait_seconds=600)
         self.install.kube.delete("namespace", self.namespace)
         mine = [topic for topic in self.install.kafka.topics() if topic.startswith(self.namespace)]
@@ -286,7 +287,7 @@ class Tenant:
 
 @contextmanager
 def cluster_connection(install: Install, name: str, **grant: Any) -> Iterator[str]:
-    """Another ClusterKafkaConnection to the same Kafka with one entry of `allow`. It goes after all that use it."""
+    """Makes a ClusterKafkaConnection to the same Kafka, with one entry in `allow`, and deletes it when no DelayedTopic uses it."""
     kube = install.kube
     default = kube.get("clusterkafkaconnection", "default")
     assert default is not None, "the chart was installed without its default connection"
@@ -295,7 +296,7 @@ def cluster_connection(install: Install, name: str, **grant: Any) -> Iterator[st
     yield name
     until(
         lambda: [d["metadata"]["name"] for d in kube.list("dtopic") if d["spec"]["connectionRef"]["name"] == name],
-        what=f"nothing uses the connection {name} any more",
+        what=f"no DelayedTopic uses the connection {name}",
         enough=lambda users: not users,
         poll_seconds=1,
     )
@@ -303,7 +304,7 @@ def cluster_connection(install: Install, name: str, **grant: Any) -> Iterator[st
 
 
 def let_in(install: Install, namespaces: Sequence[str]) -> None:
-    """`helm upgrade` with other tenantNamespaces and everything else as it is."""
+    """Runs `helm upgrade` with these tenantNamespaces, and leaves all other values as they are."""
     install.cluster.helm(
         *("upgrade", install.release, CHART, "--namespace", install.namespace, "--reset-then-reuse-values"),
         *("--set-json", f"tenantNamespaces={json.dumps(namespaces)}", "--wait", "--timeout", "3m"),
@@ -312,7 +313,7 @@ def let_in(install: Install, namespaces: Sequence[str]) -> None:
 
 @dataclass
 class Tenants:
-    """Makes namespaces for a story, each a team of its own; keyword arguments are labels of the namespace."""
+    """Makes tenants for a story, each with its own namespace; keyword arguments are labels of the namespace."""
 
     install: Install
     story: str
@@ -323,7 +324,7 @@ class Tenants:
         return self.made[-1]
 
     def evidence(self) -> str:
-        """For a story that failed: what a person would look at next."""
+        """The state of the first resources, for the message of a failed story."""
         declared = [one for tenant in self.made for one in tenant.declared]
-        told = [one.evidence() for one in declared[:TOLD]]
-        return "\n".join([*told, f"{len(declared)} resources were declared, of which {len(told)} are told"])
+        shown = [one.evidence() for one in declared[:SHOWN]]
+        return "\n".join([*shown, f"{len(declared)} resources were declared, of which {len(shown)} are shown"])

@@ -1,4 +1,4 @@
-"""Waiting on a cluster, where most looks are processes of kubectl."""
+"""Waiting for a condition on a cluster, with a longer poll interval, because most polls start a kubectl process."""
 
 from functools import partial
 
