@@ -1,7 +1,7 @@
-"""The members and what each may import, as a picture: docs/architecture.svg, drawn from the import contracts in pyproject.toml.
+"""Draws docs/architecture.svg, the members and what each may import, from the import contracts in pyproject.toml.
 
-`make architecture` writes it. The contracts give the rows and the arrows. Where in its row a member stands is said here, so
-that every arrow goes straight down.
+`make architecture` writes the picture. The contracts determine the rows and the arrows. `PLACES` sets the place of each member in
+its row, so that every arrow goes straight down.
 """
 
 import tomllib
@@ -12,11 +12,11 @@ from checks.documents import ROOT
 
 PICTURE: Final = ROOT / "docs" / "architecture.svg"
 COLUMN, ROW, BOX = 126, 104, 52
-"""Pixels: from column to column, from row to row, and the height of a box."""
+"""In pixels: the distance between columns, the distance between rows, and the height of a box."""
 
 
 class Place(NamedTuple):
-    """From where column `begin` begins to where column `end` does. `says`: a few words about what stands there."""
+    """A place in a row, from the left edge of column `begin` to that of column `end`. `says`: a few words about the contents."""
 
     begin: int
     end: int
@@ -41,11 +41,12 @@ FRAMES: Final[Mapping[tuple[str, ...], Place]] = {
     ("bench", "faults", "e2e"): Place(0, 7, "#fffcf3", "tests and benchmarks"),
     ("operator", "worker", "audit", "client"): Place(0, 5, "#f6f9ff", "programs"),
 }
-"""Around the members of a row. An arrow that all of them have begins here."""
+"""Frames around the members of a row. An arrow that all members of the row have begins at the frame."""
 
 
 def imports(contracts: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[str, ...]], dict[str, set[str]]]:
-    """The rows from above, and which members each may import, but for those that it may import through these as well."""
+    """Returns the rows from top to bottom, and the members that each member may import, without those that it also reaches through
+    others."""
     (layers,) = (
         contract["layers"] for contract in contracts if contract["type"] == "layers" and "containers" not in contract
     )
@@ -61,7 +62,7 @@ def imports(contracts: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[str, ...
 
 
 def _members(packages: Sequence[str]) -> tuple[str, ...]:
-    """By their folders, without packages for tests."""
+    """Returns the folders of these packages, without packages for tests."""
     names = (package.removeprefix("delayed_topics").removeprefix("_") or "client" for package in packages)
     return tuple(name for name in names if not name.endswith("_testing"))
 
@@ -74,7 +75,8 @@ def _refuses(contract: Mapping[str, Any], one: str, other: str) -> bool:
 
 
 def drawn(contracts: Sequence[Mapping[str, Any]]) -> str:
-    """As SVG. Raises KeyError for a member that has no place, and ValueError for an arrow that can't go straight down."""
+    """Returns the picture as SVG. Raises KeyError for a member without a place, and ValueError for an arrow that can't go straight
+    down."""
     rows, arrows = imports(contracts)
     top = {member: 30 + at * ROW for at, row in enumerate(rows) for member in row}
     frames, lines, boxes = [], [], []
@@ -123,7 +125,7 @@ def _box(member: str, place: Place, y: int) -> str:
 
 
 def _arrow(place: Place, y: int, other: Place, other_y: int) -> str:
-    """In the middle of where one stands over the other. Raises ValueError if it does not."""
+    """Draws an arrow in the middle of the columns that both places have. Raises ValueError if they have none in common."""
     begin, end = max(place.begin, other.begin), min(place.end, other.end)
     if begin >= end:
         raise ValueError(f"an arrow goes straight down, and no column has both {place} and {other}")
@@ -132,7 +134,7 @@ def _arrow(place: Place, y: int, other: Place, other_y: int) -> str:
 
 
 def read_contracts() -> Sequence[Mapping[str, Any]]:
-    """Of this repository."""
+    """Reads the import contracts of this repository."""
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     contracts: Sequence[Mapping[str, Any]] = linter["contracts"]
     return contracts

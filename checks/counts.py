@@ -1,7 +1,7 @@
-"""Says how many tests passed and failed, from pytest's JUnit reports: the last line of a run, whatever else prints late.
+"""Prints how many tests passed and failed, from pytest's JUnit reports, as the last line of a run.
 
-`python -m checks.counts REPORT [REPORT …]`. A report that is not there counts as a failure: pytest ended before it could write
-one. A tier that was never begun has to be left out by the caller.
+`python -m checks.counts REPORT [REPORT …]`. A missing report counts as a failure, because pytest ended before it could write it.
+The caller has to leave out tiers that were never begun.
 """
 
 import sys
@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 
 def counted(report: Path) -> tuple[int, int, int]:
-    """Passed, failed (errors too) and skipped tests of a report."""
+    """Returns the numbers of passed, failed (or with errors) and skipped tests of a report."""
     if not report.exists():
         sys.stdout.write(f"{report}: pytest ended without a report, see above\n")
         return 0, 1, 0

@@ -1,4 +1,4 @@
-"""What documents say, as steps that can be run: the fenced code blocks of a Markdown file, in order."""
+"""Reads the fenced code blocks of a Markdown file, in order, as steps that can be run."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """A code block. `flags` are the words behind the language: `values`, `make`, `file=NAME`."""
+    """A code block. `flags`: the words after the language: `values`, `make`, `elsewhere`, `file=NAME`."""
 
     document: Path
     line: int
@@ -25,7 +25,7 @@ class Block:
 
     @property
     def is_run(self) -> bool:
-        """On the cluster of the tests."""
+        """Whether the tests run this block on their cluster."""
         return self.language != "text" and not {"make", "elsewhere"} & {*self.flags}
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Block:
 
 
 def blocks(document: Path) -> list[Block]:
-    """All code blocks of a document, in order."""
+    """Returns all code blocks of a document, in order."""
     source = document.read_text()
     found = []
     for match in FENCE.finditer(source):

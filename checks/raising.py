@@ -1,14 +1,14 @@
-"""Where the code says a reason, and does not only look for it."""
+"""Finds the reasons that the code raises, and does not only compare with."""
 
 import ast
 from pathlib import Path
 
 _ONLY_NAMED = (ast.Compare, ast.Set, ast.List, ast.Tuple, ast.Subscript, ast.MatchValue)
-"""A reason that is compared, or listed among others, is raised by nobody there: `reason in {Reason.PAUSED}`."""
+"""In these expressions, a reason is compared or listed, and not raised: `reason in {Reason.PAUSED}`."""
 
 
 def raised(source: str, kind: str) -> set[str]:
-    """The members of the enumeration `kind` that this source says: as an argument, as a value, or as what is returned."""
+    """Returns the members of the enumeration `kind` that this source raises: as an argument, a value or a return value."""
     tree = ast.parse(source)
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
     return {
@@ -24,7 +24,7 @@ def raised_in(paths: list[Path], kind: str) -> set[str]:
 
 
 def _is_only_named(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Decided by what it is a part of, up to the call that it is an argument of, or the end of its statement."""
+    """Whether an expression around the node, up to the next call or to the statement, is one of `_ONLY_NAMED`."""
     up = parents.get(node)
     while up is not None and not isinstance(up, (ast.Call, ast.stmt)):
         if isinstance(up, _ONLY_NAMED):

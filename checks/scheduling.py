@@ -1,10 +1,10 @@
-"""Which tests run beside each other."""
+"""Decides which tests run at the same time."""
 
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 SHARING = ("e2e/", "devcluster/")
-"""Their tests use the cluster beside each other."""
+"""The folders of tests that may use the cluster at the same time."""
 ALONE = (
     "e2e/tests/test_story_audit_held_up.py",
     "e2e/tests/test_story_audit_output.py",
@@ -17,18 +17,20 @@ ALONE = (
     "checks/test_documents.py",
     "e2e/tests/test_zz_uninstall.py",
 )
-"""They stop, replace or measure what all other tests of the cluster use: one after the other, and none of the others meanwhile."""
+"""Tests that stop, replace or measure something that all tests on the cluster use. They run one after the other, and no other test
+on the cluster runs meanwhile."""
 ALONE_SCOPE = "alone"
 BY_TEST = "checks/test_house.py"
-"""Its tests share nothing, and one of them takes as long as all others."""
+"""This file is split by test: its tests share nothing, and one of them takes as long as all others."""
 TOGETHER = ("audit/", "charts/")
-"""Their tests share what takes long to make: a Spark session; all that the chart renders."""
+"""The tests of each of these folders run in one process, because they share a slow fixture: a Spark session, or all that the chart
+renders."""
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """The tests of a file run one after the other in one process, and share its broker or API server. The files begin in the order
-    of `testpaths`. Those that need the cluster to themselves begin when the others of the cluster are through; what needs none
-    fills the time."""
+    """Runs the tests of a file one after the other in one process, so that they share a broker or API server. Files begin in the
+    order of `testpaths`. Tests that need the cluster to themselves begin when all other tests on the cluster have ended; tests that
+    need no cluster run meanwhile."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -44,8 +46,8 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         super()._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
-        """Once nothing else is left, one process waits for the others to end and then has the cluster to itself. It holds its own
-        last test back meanwhile: a process runs none before it knows the next."""
+        """When only the tests in `ALONE` are left, one process waits for the others to end, and then has the cluster to itself. This
+        delays the last test of its former work, because a process does not run a test before it knows the next one."""
         serving = [other for other in self.nodes if not other.shutting_down]
         if list(self.workqueue) != [ALONE_SCOPE] or not serving:
             super()._reschedule(node)

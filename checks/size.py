@@ -1,6 +1,7 @@
-"""How large the code is, by member, at some commits: what docs/code-size.md shows.
+"""Measures how large the code of each member is at two commits, for docs/code-size.md.
 
-`python -m checks.size FORMER NOW` writes the section of the page. Lines are those of .py and .rs files, blank ones and comments too.
+`python -m checks.size FORMER NOW` writes the section of the page. It counts all lines of .py and .rs files, including blank lines and
+comments.
 """
 
 import ast
@@ -21,7 +22,8 @@ PAGE: Final = ROOT / "docs" / "code-size.md"
 SECTION: Final = GeneratedSection(begin="<!-- begin: make size -->", end="<!-- end: make size -->")
 PRODUCT: Final = ("core", "crds", "kafka", "worker", "operator", "client", "audit")
 INFRASTRUCTURE: Final = ("devcluster", "faults", "bench", "e2e", "checks")
-"""Members that only tests, benchmarks and builds use. So are the helpers of each member, in its `*_testing` package."""
+"""Members that only tests, benchmarks and builds use. The helpers of each member, in its `*_testing` package, count as
+infrastructure too."""
 KINDS: Final[Mapping[Kind, str]] = {
     "product": "product",
     "rust": "of it in Rust",
@@ -32,7 +34,8 @@ KINDS: Final[Mapping[Kind, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Of the code at one commit. The longest file and function are of product code in Python, with their lines."""
+    """The size of the code at one commit. The longest file and function are those of the product in Python, with their number of
+    lines."""
 
     lines: Mapping[str, Mapping[Kind, int]]
     longest_file: tuple[int, str]
@@ -52,7 +55,7 @@ class Size:
 
 
 def measured(repository: Path, commit: str) -> Size:
-    """Raises CalledProcessError if there is no such commit."""
+    """Measures the code at a commit. Raises CalledProcessError if the commit does not exist."""
     lines: dict[str, Counter[Kind]] = defaultdict(Counter)
     files, functions = [(0, "")], [(0, "")]
     for name, text in _sources(repository, commit):
@@ -87,7 +90,7 @@ def _functions(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _sources(repository: Path, commit: str) -> Iterator[tuple[str, str]]:
-    """All files in Python and Rust that the commit has in members, with their texts."""
+    """Yields the names and texts of all files in Python and Rust that the commit has below a folder."""
     listed = _git(repository, "ls-tree", "-r", "--name-only", commit).decode().splitlines()
     names = [name for name in listed if name.endswith((".py", ".rs")) and "/" in name]
     rest = _git(repository, "cat-file", "--batch", given="".join(f"{commit}:{name}\n" for name in names))
@@ -105,7 +108,7 @@ def _git(repository: Path, *command: str, given: str = "") -> bytes:
 
 
 def shown(former: Size, now: Size, commits: tuple[str, str]) -> str:
-    """As Markdown: lines by member, then what is longest, each `former → now`."""
+    """Returns Markdown tables of the lines by member, and of totals and maxima, each cell as `former → now`."""
 
     def change(count: Mapping[Kind, int], later: Mapping[Kind, int], kind: Kind) -> str:
         before, after = count.get(kind, 0), later.get(kind, 0)

@@ -1,4 +1,4 @@
-"""The picture of the members shows what the import contracts allow."""
+"""The picture of the members shows the imports that the contracts allow."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""CONTRIBUTING.md is true: what a recipe says is all that is needed, and a step that is left out is found.
+"""The recipes of CONTRIBUTING.md are complete, and a check finds each step that is left out.
 
-A recipe is followed in a copy of the tree, beside the example that its row names.
+The test follows a recipe in a copy of the tree: it makes each addition next to the example that the row of the recipe names.
 """
 
 import os
@@ -22,12 +22,12 @@ COPIED = ["conftest.py", "pyproject.toml", "checks", "docs", *MEMBERS]
 RECIPE = "a condition of a DelayedTopic"
 DECLARED = Path("core/src/delayed_topics_core/reasons.py")
 EXPLAINED = Path("docs/reasons.md")
-SAID = Path("operator/src/delayed_topics_operator/delayed_topic/reconcile/layout.py")
+USED = Path("operator/src/delayed_topics_operator/delayed_topic/reconcile/layout.py")
 TESTED = Path("operator/tests/test_operator_follows_edits.py")
 BESIDE_THE_EXAMPLE = {
     DECLARED: '    MANY_DELAYS = "ManyDelays"\n',
     EXPLAINED: "| `ManyDelays` | The delay list has more than three delays. |\n",
-    SAID: """\
+    USED: """\
         Condition.MANY_DELAYS: ConditionState(
             status="True" if len(o.wanted.layout.delay_seconds) > 3 else "False",
             reason=Reason.AS_DECLARED,
@@ -51,14 +51,14 @@ HOUSE_CHECK = (
 
 
 def _cells() -> list[str]:
-    """Of the recipe's row: what to add, where to declare, use and test it, and the example."""
+    """The cells of the recipe's row: what to add, where to declare, use and test it, and the example."""
     rows = [line.strip("| ").split(" | ") for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines()]
     (cells,) = (cells for cells in rows if cells[0] == RECIPE)
     return cells
 
 
 def _beside(example: str, text: str, addition: str) -> str:
-    """The text with the addition after the first line that names the example, in either spelling."""
+    """Returns the text with the addition after the first line that names the example, in either spelling."""
     in_code = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", example).upper()
     lines = text.splitlines(keepends=True)
     at = next(n for n, line in enumerate(lines, 1) if example in line or in_code in line)
@@ -67,7 +67,7 @@ def _beside(example: str, text: str, addition: str) -> str:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree, as Git and its checks see it."""
+    """A copy of the tracked files in a Git repository of its own."""
     root = tmp_path_factory.mktemp("copy")
     tracked = subprocess.run(["git", "ls-files", "-z", *COPIED], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in (name for name in tracked.stdout.split("\0") if (ROOT / name).is_file()):
@@ -79,7 +79,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _follow(copy: Path, left_out: Path | None) -> None:
-    """Makes all additions but one in the copy, whatever was added there before."""
+    """Makes all additions except `left_out` in the copy, and discards earlier ones."""
     example = _cells()[-1].strip("`")
     for path, addition in BESIDE_THE_EXAMPLE.items():
         text = (ROOT / path).read_text()
@@ -92,7 +92,7 @@ def test_the_recipe_of_a_condition_names_each_file_that_is_changed_here() -> Non
     assert "`core/…/reasons.py`" in declared
     assert f"`{EXPLAINED}`" in declared
     assert "`CHECKS`" in used
-    assert SAID.stem in {check.__module__.rpartition(".")[2] for check in CHECKS}
+    assert USED.stem in {check.__module__.rpartition(".")[2] for check in CHECKS}
     assert f"`{TESTED}`" in tested
 
 
@@ -102,7 +102,7 @@ def test_the_recipe_of_a_condition_names_each_file_that_is_changed_here() -> Non
         (None, [HOUSE_CHECK, OWN_TEST], True),
         (DECLARED, [OWN_TEST], False),
         (EXPLAINED, [HOUSE_CHECK], False),
-        (SAID, [HOUSE_CHECK], False),
+        (USED, [HOUSE_CHECK], False),
     ],
     ids=["nothing", "declaration", "explanation", "use"],
 )

@@ -1,15 +1,15 @@
-"""Every code block of README.md and docs/ is run, in order, on the real cluster; what can't be run in a test is checked.
+"""The code blocks of README.md and docs/ are run in order on the real cluster, and those that can't be run in a test are checked.
 
-| block | what happens |
+| block | what the test does |
 |---|---|
-| `yaml file=NAME` | written to NAME, accepted by the API server; the page applies it where it needs it |
-| `yaml file=NAME values` | written to NAME, values for the chart that a later block uses |
-| `bash` | run in a shell that has evaluated what `make env` prints, as docs/shell.md says |
-| `bash elsewhere` | not run: it needs a registry or a machine of the reader's, see `charts/tests/test_chart_documents.py` |
-| `bash make` | its make targets exist and could be made (`make -n`): they contain this very test |
-| `python` | run in that shell |
-| `python file=NAME`, `java file=NAME` | written to NAME, which a later block runs |
-| `text` | output to look at |
+| `yaml file=NAME` | writes it to NAME, and checks that the API server accepts it; the page itself applies it where needed |
+| `yaml file=NAME values` | writes it to NAME: values for the chart, which a later block uses |
+| `bash` | runs it in a shell that has evaluated the output of `make env`, as docs/shell.md says |
+| `bash elsewhere` | does not run it: it needs a registry or the reader's machine, see `charts/tests/test_chart_documents.py` |
+| `bash make` | checks with `make -n` that the targets exist; it can't run them, because they contain this very test |
+| `python` | runs it in that shell |
+| `python file=NAME`, `java file=NAME` | writes it to NAME, which a later block runs |
+| `text` | nothing: it is output for readers |
 """
 
 import os
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from delayed_topics_operator import metrics as _operator_metrics  # noqa: F401  # registers what the operator exports
+from delayed_topics_operator import metrics as _operator_metrics  # noqa: F401  # registers the operator's metrics
 from delayed_topics_worker.metrics import Metrics as WorkerMetrics
 from prometheus_client import REGISTRY
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.check
 FOLDERS = ["", "worker/engine/src"] + [
     f"{member}/src/delayed_topics_{member}" for member in ("operator", "worker", "audit")
 ]
-"""Where pages about the code have their files."""
+"""The folders to which file names in pages about the code are relative."""
 TESTS_OF_PROMISES = ["worker/tests", "operator/tests", "faults/tests", "client/tests"]
 
 
@@ -47,7 +47,7 @@ def test_every_block_says_what_it_is() -> None:
     "block", [b for d in PAGES for b in blocks(d) if b.language == "yaml" and "values" not in b.flags], ids=str
 )
 def test_a_manifest_in_the_documents_is_a_whole_one(block: Block) -> None:
-    """A part of one is `text`: readers apply a manifest as it stands, and so does the test on the cluster."""
+    """Readers apply a manifest as it stands, and so does the test on the cluster. A fragment of a manifest is a block of `text`."""
     for manifest in yaml.safe_load_all(block.text):
         assert manifest.keys() >= {"apiVersion", "kind", "metadata"}, f"{block} can't be applied: {manifest}"
 
@@ -80,7 +80,8 @@ def files_applied(block: Block) -> set[str]:
 
 @pytest.mark.parametrize("document", PAGES, ids=lambda d: d.name)
 def test_a_reader_who_runs_what_a_page_prints_gets_through(document: Path) -> None:
-    """The page says which files its blocks are and how a shell is set up, applies what it waits for, and runs its programs."""
+    """The page names the files of its blocks, says how to set up a shell, applies each resource that it waits for, and runs its
+    programs."""
     page = document.read_text()
     run = [block for block in blocks(document) if block.is_run]
     shown: dict[str, str] = {}
@@ -89,12 +90,14 @@ def test_a_reader_who_runs_what_a_page_prints_gets_through(document: Path) -> No
         if block.file:
             shown[block.file] = block.text
         for file in files_applied(block):
-            assert file not in shown or f"`{file}`" in page, f"{block} applies {file}, which no block is called"
+            assert file not in shown or f"`{file}`" in page, (
+                f"{block} applies {file}, but the page does not name this file"
+            )
             applied |= delayed_topics_in(shown.get(file) or (ROOT / file).read_text())
         if block.language == "bash":
             applied |= delayed_topics_in(block.text)
-        asked_for = set(re.findall(r"^kubectl .*\bdtopic[/ ](\w[\w-]*)", block.text, re.M))
-        assert asked_for <= applied, f"{block} asks for what the page does not apply"
+        used = set(re.findall(r"^kubectl .*\bdtopic[/ ](\w[\w-]*)", block.text, re.M))
+        assert used <= applied, f"{block} uses resources that the page does not apply: {used - applied}"
     shell = "".join(block.text for block in run if block.language == "bash")
     programs = {block.file for block in run if block.language == "java"}
     assert [name for name in programs if not name or name not in shell] == []
@@ -110,7 +113,7 @@ def test_python_in_the_documents_brings_all_the_names_that_it_uses(tmp_path: Pat
 
 
 def test_no_two_pages_declare_the_same_delayed_topic() -> None:
-    """A topic belongs to one resource, and pages run one after the other on one cluster."""
+    """A topic belongs to one resource, and all pages run on one cluster."""
     pages: dict[str, set[str]] = {}
     for document in PAGES:
         applied = {file for block in blocks(document) for file in files_applied(block)}
@@ -193,24 +196,25 @@ def test_the_blocks_of_a_document_run(document: Path, desk: "Desk") -> None:
 
 
 def readers_environment() -> dict[str, str]:
-    """Of a shell that has evaluated what `make env` prints now: other stories make Kafka's pod anew, at another address."""
+    """The environment of a shell that has evaluated the present output of `make env`: other stories replace Kafka's pod, and so change
+    its address."""
     own = {name: value for name, value in os.environ.items() if name != "KAFKA_BOOTSTRAP" or "CONTEXT" in os.environ}
     devcluster = (Path(sys.executable).parent / "devcluster", "env")
-    told = subprocess.run(devcluster, env=own, check=True, capture_output=True, text=True).stdout
-    shell = ("bash", "-euc", 'eval "$1"; exec env -0', "bash", told)
+    exports = subprocess.run(devcluster, env=own, check=True, capture_output=True, text=True).stdout
+    shell = ("bash", "-euc", 'eval "$1"; exec env -0', "bash", exports)
     found = subprocess.run(shell, env=own, check=True, capture_output=True, text=True).stdout
     return dict(entry.split("=", 1) for entry in found.split("\0") if entry)
 
 
 class Desk:
-    """Where a reader works: a folder with what the pages take from the checkout, a namespace, and the shell of docs/shell.md."""
+    """The place where a reader works: a folder with links into the checkout, a namespace, and the shell of docs/shell.md."""
 
     def __init__(self, folder: Path, namespace: str) -> None:
         self.folder, self.namespace = folder, namespace
         for name in ("charts", "examples", "images"):
             (folder / name).symlink_to(ROOT / name)
         self.environment = readers_environment()
-        config = folder / "kubeconfig"  # its own, since it gets the namespace
+        config = folder / "kubeconfig"  # a copy, because the fixture sets its namespace
         config.write_bytes(Path(self.environment["KUBECONFIG"]).read_bytes())
         self.environment["KUBECONFIG"] = str(config)
 

@@ -1,4 +1,4 @@
-"""The house keeps its rules: types, lint, import contracts, sizes, no code twice, no shadowed module, nothing private."""
+"""The repository keeps its rules: types, lint, import contracts, file sizes, no duplicate code, no shadowed module."""
 
 import ast
 import os
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.check
 
 BIN = Path(sys.executable).parent
 MEMBERS = ["core", "crds", "kafka", "operator", "worker", "client", "audit", "devcluster", "faults", "bench"]
-SAYING = ["core", "kafka", "operator", "worker", "client", "audit"]
-"""Members whose reasons a user reads; the others look for them."""
+RAISING = ["core", "kafka", "operator", "worker", "client", "audit"]
+"""Members that raise reasons, which users read; the other members only look for reasons."""
 ENGINE_REASONS = ROOT / "worker" / "engine" / "src" / "dead_letter.rs"
 MAX_LINES = 400
 SIMILAR_LINES = 12
@@ -71,7 +71,9 @@ def test_mypy_strict_is_green_over_all_members() -> None:
 
 def test_the_engine_has_what_its_stub_says(tmp_path: Path) -> None:
     inner = tmp_path / "allowed"
-    inner.write_text("delayed_topics_engine.delayed_topics_engine\n")  # the library itself, in the package of its name
+    inner.write_text(
+        "delayed_topics_engine.delayed_topics_engine\n"
+    )  # the shared library, which lies in a package of the same name
     run(sys.executable, "-m", "mypy.stubtest", "delayed_topics_engine", f"--allowlist={inner}")
 
 
@@ -102,7 +104,9 @@ def test_each_package_says_what_belongs_in_it_and_what_does_not() -> None:
         for path in tracked("*/src/**/__init__.py")
         if len(SENTENCE_END.findall(ast.get_docstring(ast.parse(path.read_text())) or "")) < 2
     ]
-    assert not short, f"no two sentences that say what belongs in the package and what does not: {short}"
+    assert not short, (
+        f"a package docstring needs two sentences, on what belongs in the package and what does not: {short}"
+    )
 
 
 def test_nothing_shadows_pythons_operator_module() -> None:
@@ -123,7 +127,7 @@ def test_generated_files_are_what_the_models_say() -> None:
 
 
 def test_a_resource_has_each_term_of_an_audits_account() -> None:
-    """The operator drops what the resource has no field for."""
+    """The operator drops terms for which the resource has no field."""
     assert {term.name for term in fields(Account)} == set(AuditAccount.model_fields)
 
 
@@ -135,11 +139,11 @@ def test_every_condition_and_reason_is_explained_and_said_by_somebody(kind: type
     (explained,) = (section for section in sections if section.startswith(f"{heading}\n"))
     missing = [member.value for member in kind if f"| `{member.value}` |" not in explained]
     assert not missing, f"docs/reasons.md has no row under '{heading}' for {', '.join(missing)}"
-    said = raised_in(tracked(*(f"{member}/src/*.py" for member in SAYING)), kind.__name__)
+    reported = raised_in(tracked(*(f"{member}/src/*.py" for member in RAISING)), kind.__name__)
     if kind is DeadLetterReason:
-        said |= {member.name for member in kind if f'"{member.value}"' in ENGINE_REASONS.read_text()}
+        reported |= {member.name for member in kind if f'"{member.value}"' in ENGINE_REASONS.read_text()}
     for member in kind:
-        assert member.name in said, f"nobody raises {kind.__name__}.{member.name}: delete it, or raise it"
+        assert member.name in reported, f"no code raises {kind.__name__}.{member.name}: delete it, or raise it"
 
 
 def test_every_command_has_a_page() -> None:

@@ -1,4 +1,4 @@
-"""The Java example of docs/use.md commits nothing that it could not retry, and leaves the retries of other groups alone."""
+"""The Java example of docs/use.md does not commit a record that it could not retry, and ignores the retries of other groups."""
 
 import subprocess
 from pathlib import Path
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.broker
 
 READY, GROUP = "payments.ready", "shipping"
 LARGEST_BYTES = 1000
-"""That the front topic takes."""
+"""The largest record batch that the front topic accepts."""
 REFUSED_OFFSET = 1
-"""Of the record whose retry is too large."""
+"""The offset of the record whose retry is too large."""
 
 
 def test_a_retry_that_kafka_refuses_leaves_its_record_and_those_behind_it_uncommitted(tmp_path: Path) -> None:

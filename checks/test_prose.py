@@ -1,4 +1,4 @@
-"""Pages are written in plain English, in one form, and lead to each other."""
+"""Pages are written in plain English, formatted alike, and have no dead links."""
 
 import re
 import subprocess
@@ -17,11 +17,11 @@ GENERATED = ROOT / "docs" / "reference.md"
 TERMS = ROOT / "docs" / ".vale" / "DelayedTopics" / "Terms.yml"
 MAX_LINES = 150
 LONGER = {"CHANGELOG.md", "reference.md"}
-"""Pages in which one looks something up."""
+"""Reference pages, which may be longer than `MAX_LINES`."""
 
 
 def found(*pages: Path) -> list[str]:
-    """What the prose linter says, a line each."""
+    """Returns the findings of the prose linter, one line each."""
     command = [str(go_tool("vale")), f"--config={ROOT}/docs/.vale.ini", "--output=line", *map(str, pages)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The numbers of docs/code-size.md are those of the commits that it names."""
+"""The numbers in docs/code-size.md are measured at the commits that it names."""
 
 import subprocess
 from pathlib import Path

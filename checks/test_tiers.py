@@ -1,4 +1,4 @@
-"""The gate is what it says: unit tests stay inside, and a run's last line counts what ran."""
+"""The tiers of tests keep their rules: unit tests start no process and use no network, and the last line of a run counts its tests."""
 
 import random
 import re
@@ -61,7 +61,7 @@ def test_a_story_that_breaks_what_others_use_is_among_those_that_run_alone() -> 
 
 
 def _play(processes: int, chance: random.Random) -> None:
-    """Processes that begin and end their tests in any order."""
+    """Simulates processes that begin and end their tests in random order."""
     files = [f"e2e/tests/test_story_{n}.py" for n in range(chance.randrange(6))]
     files += [*ALONE, *chance.sample(["core/tests/test_a.py", "checks/test_house.py", "client/tests/test_b.py"], 2)]
     tests = [f"{file}::test_{n}" for file in files for n in range(chance.randrange(1, 5))]
@@ -89,7 +89,8 @@ def _play(processes: int, chance: random.Random) -> None:
 
 
 class Process:
-    """Of pytest-xdist, as far as its scheduler can tell: one test at a time, none before it knows which is next or that there is none."""
+    """A worker process of pytest-xdist, as the scheduler sees it: runs one test at a time, and only when it knows the next one, or knows
+    that none follows."""
 
     def __init__(self, tests: list[str]) -> None:
         self.gateway = SimpleNamespace(id="gw")
@@ -110,7 +111,7 @@ class Process:
         return self.running is not None or len(self._queue) > 1 or (self.shutting_down and bool(self._queue))
 
     def move(self) -> int | None:
-        """Ends the test that runs, whose index it returns, or else begins the next."""
+        """Ends the running test and returns its index, or else begins the next test."""
         ended, self.running = self.running, None
         if ended is None:
             self.running = self._queue.pop(0)

@@ -1,4 +1,4 @@
-"""The chart as Helm renders it, with every flag on and off."""
+"""Fixtures that render the chart with Helm, with every flag on and off."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ PRODUCTION = {
         {"namespaceSelector": {}, "topicPrefixes": [""], "template": {"labels": ["team"], "maxMemory": "4Gi"}},
     ],
 }
-# Flags that say where Kafka is, and so depend on each other; each with the values that turn it on.
+# Flags about the address of Kafka, which depend on each other; each entry has the values that turn one on.
 KAFKA_FLAGS: tuple[dict[str, Any], ...] = (
     {"evaluationKafka": {"enabled": True}},
     {"evaluationKafka": {"secureListener": {"enabled": True, "users": ["operator", "shop"]}}},
@@ -35,7 +35,7 @@ KAFKA_FLAGS: tuple[dict[str, Any], ...] = (
     {"defaultConnection": PRODUCTION},
     {"defaultConnection": {"enabled": False}},
 )
-# Flags that have nothing to do with each other.
+# Flags that are independent of each other.
 OTHER_FLAGS: tuple[dict[str, Any], ...] = (
     {"evaluationKafka": {"persistence": {"enabled": True, "storageClassName": "fast"}}},
     {"crds": {"install": False}},
@@ -69,14 +69,14 @@ Render = Callable[..., list[Manifest]]
 
 @pytest.fixture(scope="session")
 def helm() -> Cluster:
-    """For what Helm does without a cluster: the one there is need not be up."""
+    """The cluster, for calls of Helm that need none: it need not be up."""
     return current_cluster()
 
 
 @pytest.fixture(scope="session")
 def render(helm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Render:
-    """`render(values…)`: the objects that the chart makes of them, or of the template `only`. Raises CommandFailedError if Helm
-    refuses."""
+    """`render(values…)` returns the objects that the chart renders with these values; `only`: those of this template. Raises
+    CommandFailedError if Helm refuses the values."""
     file = tmp_path_factory.mktemp("chart") / "values.json"
 
     def rendered(*values: dict[str, Any], release: str = "delayed-topics", only: str = "") -> list[Manifest]:
@@ -92,19 +92,19 @@ def render(helm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Render:
 
 @pytest.fixture(scope="session")
 def everything(render: Render) -> list[list[Manifest]]:
-    """What every combination of flags renders."""
+    """The rendered objects of every combination of flags."""
     return [render(*values) for values in combinations()]
 
 
 def combinations() -> Iterator[list[dict[str, Any]]]:
-    """Every combination of the flags about Kafka, with all others off and with all others on."""
+    """Yields every combination of the flags about Kafka, with all other flags off and with all of them on."""
     for others in ((), OTHER_FLAGS):
         for switches in itertools.product((False, True), repeat=len(KAFKA_FLAGS)):
             yield [*others, *(flag for flag, on in zip(KAFKA_FLAGS, switches, strict=True) if on)]
 
 
 def merged(*values: dict[str, Any]) -> dict[str, Any]:
-    """As Helm merges several values files."""
+    """Merges values, as Helm merges several values files."""
     result: dict[str, Any] = {}
     for part in values:
         for key, value in part.items():

@@ -1,4 +1,4 @@
-"""Each alert fires, by Prometheus's own engine, on what it is there for, and none on a healthy installation."""
+"""Each alert fires on the trouble that it is for, by Prometheus's own engine, and none fires on a healthy installation."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import delayed_topics_operator.metrics  # noqa: F401  registers them
+import delayed_topics_operator.metrics  # noqa: F401  registers the operator's metrics
 import pytest
 import yaml
 from delayed_topics_core.reasons import DeadLetterReason
@@ -42,7 +42,7 @@ HEALTHY = {
     NOT_READY % ("planned", "PlanOnly"): "1x60",
     NOT_READY % ("upgraded", "RolloutWaiting"): "1x49 stale",
     NOT_READY % ("upgraded", "WorkersStarting"): "_x50 1x10",
-    # at every moment one of them is not Ready, and none for ten minutes
+    # one of these is not Ready at any moment, but none of them for ten minutes
     **{NOT_READY % (f"edited-{n}", "WorkersStarting"): f"_x{8 * n} 1x8 stale" for n in range(1, 8)},
     RECONCILES % "failed": "4x60",
     RECONCILES % "refused": "0+2x60",
@@ -52,7 +52,7 @@ HEALTHY = {
     AUDITED % "Unknown": "0x60",
     EXPECTED: "600x20 3600x40",
 }
-"""Series, each with an hour of values a minute apart."""
+"""Series of a healthy installation, each with an hour of values, one a minute."""
 TROUBLE: dict[str, dict[str, str]] = {
     "DelayedTopicAlarm": {'delayedtopics_alarms{topic="orders", reason="TopicMissing"}': "1x60"},
     "DelayedTopicWarning": {'delayedtopics_alarms{topic="orders", reason="MisroutedRecords"}': "1x60"},
@@ -74,7 +74,7 @@ RULES = {*TROUBLE, "DelayedTopicScaledToZero"}
 
 
 def assert_firing(expected: list[str], series: dict[str, str], directory: Path, *, after: str = "55m") -> None:
-    """So many of these alerts, and no others, fire after an hour of such series, or `after` another time."""
+    """Assert that exactly these alerts fire at the time `after` of these series; an alert that is listed twice fires twice."""
     test = {
         "interval": "1m",
         "input_series": [{"series": one, "values": values} for one, values in series.items()],
@@ -123,7 +123,7 @@ def test_what_the_operator_calls_harmless_is_a_warning() -> None:
 
 
 def labelled(series: dict[str, str], **labels: str) -> dict[str, str]:
-    """As its target has them."""
+    """Returns the series with these labels added, as Prometheus adds those of a target."""
     added = ", ".join(f'{name}="{value}"' for name, value in labels.items())
     return {
         f"{one[:-1]}, {added}}}" if one.endswith("}") else f"{one}{{{added}}}": values for one, values in series.items()
@@ -211,7 +211,7 @@ def test_only_metrics_that_there_are_are_named(file: str) -> None:
 
 
 def expressions(part: Any) -> list[str]:
-    """What is under `expr` and `query`, wherever it is."""
+    """Returns all strings under the keys `expr` and `query`, at any depth."""
     if isinstance(part, list):
         return [found for one in part for found in expressions(one)]
     if not isinstance(part, dict):

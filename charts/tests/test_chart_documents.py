@@ -1,4 +1,5 @@
-"""What the pages tell readers to install in a cluster of their own: the images that they have pushed, and a connection to their Kafka."""
+"""The pages' commands for a reader's own cluster install the images that the reader has pushed, and a connection to the reader's
+Kafka."""
 
 import re
 import shlex
@@ -33,7 +34,7 @@ def test_the_chart_as_a_page_installs_it_takes_the_images_that_the_page_pushes_a
     words = [str(tmp_path / word) if word in paths else word for word in shlex.split(command)]
 
     def installed(build: str) -> list[dict[str, Any]]:
-        """With what `make images` of this build has pushed, and written for the chart."""
+        """Renders the chart with the values that `make images` writes after it has pushed this build."""
         names = {name: f"{registry}/{name}:{build}" for name in PUSHED}
         (tmp_path / "build" / "images.yaml").write_text(chart_values(names))
         rendered = helm.helm("template", "--kube-version", "1.34", *words)

@@ -1,4 +1,4 @@
-"""The NetworkPolicies: they are for the pods that there are, and let through what these need."""
+"""The NetworkPolicies select the pods of the installation, and allow the traffic that these need."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ ON = {"networkPolicies": {"enabled": True}, "evaluationKafka": {"enabled": True}
 
 
 def policies(objects: list[Manifest], *namespaces: str) -> dict[str, Manifest]:
-    """By name, of the release's namespace and of that of audits unless others are named."""
+    """Returns the specs of the NetworkPolicies by name: those of `namespaces`, by default the release's and that of audits."""
     homes = namespaces or ("chart-test", "chart-test-audits")
     found = [o for o in objects if o["kind"] == "NetworkPolicy" and o["metadata"]["namespace"] in homes]
     return {policy["metadata"]["name"]: policy["spec"] for policy in found}

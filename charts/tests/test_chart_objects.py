@@ -1,4 +1,4 @@
-"""What is installed, over all combinations of flags: rights, pods, and where the default connection leads."""
+"""The objects that are installed, over all combinations of flags: rights, pods, and the default connection."""
 
 import json
 import re
@@ -124,7 +124,7 @@ def test_whoever_may_make_pods_may_do_nothing_else_and_is_only_there_when_asked_
 
 
 def bound_to(objects: list[Manifest], cluster_role: str) -> dict[str, str]:
-    """Namespaces in which it is bound, and the namespace of whom it is bound to."""
+    """Returns the namespaces in which the ClusterRole is bound, each with the namespace of the account that it is bound to."""
     return {
         binding["metadata"]["namespace"]: binding["subjects"][0]["namespace"]
         for binding in of_kind(objects, "RoleBinding")
@@ -133,7 +133,7 @@ def bound_to(objects: list[Manifest], cluster_role: str) -> dict[str, str]:
 
 
 def makers_of_pods(objects: list[Manifest]) -> set[str]:
-    """Service accounts that may create pods somewhere, by binding."""
+    """Returns the service accounts to which any binding gives the right to create pods."""
     roles = {
         (role["kind"], role["metadata"].get("namespace"), role["metadata"]["name"])
         for role in (*of_kind(objects, "Role"), *of_kind(objects, "ClusterRole"))
@@ -198,16 +198,16 @@ def test_the_volume_of_the_evaluation_kafka_belongs_to_its_group(render: Any) ->
 
 @pytest.mark.parametrize("image", ["operator", "worker", "audit", "kafka"])
 def test_an_image_runs_as_a_user_by_number_who_is_not_root(image: str) -> None:
-    # Pods name none, and a kubelet refuses one by name for runAsNonRoot.
+    # The pods don't set runAsUser, and with runAsNonRoot a kubelet refuses an image whose user is a name.
     users = re.findall(r"^USER (.+)$", (ROOT / "images" / image / "Dockerfile").read_text(), re.MULTILINE)
     assert users == ["10001:10001"]
 
 
 def test_service_accounts_are_annotated_as_told(render: Any) -> None:
     parts = ("operator", "worker", "audit")
-    told = {"serviceAccounts": {part: {"annotations": {"cloud/role": f"{part}s"}} for part in parts}}
+    values = {"serviceAccounts": {part: {"annotations": {"cloud/role": f"{part}s"}} for part in parts}}
     executors = {"audits": {"executors": {"enabled": True}}, "tenantNamespaces": ["shop"]}
-    accounts = of_kind(render(told, executors), "ServiceAccount")
+    accounts = of_kind(render(values, executors), "ServiceAccount")
     found = {(a["metadata"]["namespace"], a["metadata"]["name"]): a["metadata"]["annotations"] for a in accounts}
     assert found == {
         ("chart-test", "delayed-topics-operator"): {"cloud/role": "operators"},
@@ -221,13 +221,13 @@ def test_service_accounts_are_annotated_as_told(render: Any) -> None:
 def test_what_the_operator_logs_how_often_it_compares_and_how_much_it_holds_is_by_value(render: Any) -> None:
     by_default = {"--log-level=INFO", "--resync-seconds=30", "--registry-mebibytes=8"}
     assert by_default <= set(operator_arguments(render()))
-    told = render({"operator": {"logLevel": "DEBUG", "resyncSeconds": 3600, "registryMebibytes": 64}})
-    assert {"--log-level=DEBUG", "--resync-seconds=3600", "--registry-mebibytes=64"} <= set(operator_arguments(told))
+    objects = render({"operator": {"logLevel": "DEBUG", "resyncSeconds": 3600, "registryMebibytes": 64}})
+    assert {"--log-level=DEBUG", "--resync-seconds=3600", "--registry-mebibytes=64"} <= set(operator_arguments(objects))
 
 
 def test_the_operator_is_told_what_every_pod_that_it_makes_has(render: Any) -> None:
-    told = render({"pods": {"labels": {"team": "a"}, "annotations": {"x/y": '{"a": "b=c"}', "z": ""}}})
-    arguments = operator_arguments(told)
+    objects = render({"pods": {"labels": {"team": "a"}, "annotations": {"x/y": '{"a": "b=c"}', "z": ""}}})
+    arguments = operator_arguments(objects)
     assert [a for a in arguments if a.startswith("--pod-")] == [
         "--pod-label=team=a",
         '--pod-annotation=x/y={"a": "b=c"}',
@@ -306,7 +306,7 @@ def test_the_default_connection_is_one_whenever_it_is_known_where_kafka_is(every
         if connection is not None:
             connected += 1
             parse("ClusterKafkaConnection", connection)
-    # Enabled in half of the combinations; in one of four of those there is neither the evaluation Kafka nor another.
+    # It is enabled in half of the combinations; a quarter of these have neither the evaluation Kafka nor another one.
     assert connected == len(everything) // 2 * 3 // 4
 
 

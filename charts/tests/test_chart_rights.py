@@ -1,4 +1,5 @@
-"""Whatever the values are, the chart grants what somebody has said the need of, to those who need it, where they need it."""
+"""With any values, the chart grants only the rights in `EVERY`, the list of needs, and only to the accounts and in the namespaces that
+need them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +20,7 @@ def of_kinds(objects: list[Manifest], kinds: tuple[str, ...]) -> list[Manifest]:
 
 
 def bound(objects: list[Manifest]) -> Iterator[tuple[str, str, str]]:
-    """Role, where (empty: everywhere), and account."""
+    """Yields the role of each binding, its namespace (empty: the whole cluster), and the account."""
     for binding in of_kinds(objects, BINDINGS):
         for subject in binding["subjects"]:
             assert subject["kind"] == "ServiceAccount"

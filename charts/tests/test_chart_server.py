@@ -1,4 +1,4 @@
-"""A real API server takes every object that any combination of flags renders, and every pod as a restricted one."""
+"""A real API server accepts every object that any combination of flags renders, and admits every pod as a restricted one."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def namespaces(api_server: ApiServer) -> None:
     for name in NAMESPACES:
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": enforced}}
         api_server.kubectl("apply", "--filename=-", text_in=json.dumps(manifest))
-        # without it no pod is taken
+        # without it, the API server refuses every pod
         api_server.kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=60s")
 
 
@@ -37,7 +37,7 @@ def test_the_api_server_takes_every_object(
 def test_the_api_server_takes_every_pod_as_restricted(
     api_server: ApiServer, namespaces: None, everything: list[list[Manifest]]
 ) -> None:
-    # Of a Deployment with an unrestricted pod it would only warn.
+    # Pods themselves, because for a Deployment with an unrestricted pod the API server only warns.
     pods = [
         {
             "apiVersion": "v1",
@@ -83,7 +83,7 @@ def dry_run(api_server: ApiServer, objects: list[Manifest]) -> str:
 
 
 def unique(everything: list[list[Manifest]]) -> list[Manifest]:
-    """Each object once, under a name of its own, so that it is new to the API server."""
+    """Returns each distinct object once, with a unique name, so that it is new to the API server."""
     contents = {
         json.dumps(comparable(part), sort_keys=True): part
         for objects in everything
@@ -92,9 +92,9 @@ def unique(everything: list[list[Manifest]]) -> list[Manifest]:
     found = []
     for number, part in enumerate(contents.values()):
         if part["kind"] == "CustomResourceDefinition":
-            continue  # their names are not free, and they are there
+            continue  # the name of a CRD can't be changed, and the CRDs are installed already
         if part["apiVersion"].startswith("monitoring.coreos.com/"):
-            continue  # of the Prometheus Operator, which isn't here; see test_chart_alerts.py
+            continue  # needs the CRDs of the Prometheus Operator; see test_chart_alerts.py
         found.append({**part, "metadata": {**part["metadata"], "name": f"{part['metadata']['name']}-{number}"}})
     return found
 
@@ -107,7 +107,7 @@ def with_connection(objects: list[Manifest]) -> Iterator[Manifest]:
 
 
 def comparable(part: Manifest) -> Manifest:
-    """Without what is drawn by lot anew each time."""
+    """Returns the object without data that each rendering generates at random."""
     return {**part, "data": sorted(part["data"])} if part["kind"] == "Secret" else part
 
 
@@ -121,5 +121,7 @@ def pod_specs(everything: list[list[Manifest]]) -> list[Manifest]:
     for spec in specs:
         names = {mount["name"] for container in spec["containers"] for mount in container["volumeMounts"]}
         volumes = {volume["name"] for volume in spec["volumes"]}
-        spec["volumes"] += [{"name": name, "emptyDir": {}} for name in sorted(names - volumes)]  # those of claims
+        spec["volumes"] += [
+            {"name": name, "emptyDir": {}} for name in sorted(names - volumes)
+        ]  # in place of volume claims
     return [json.loads(text) for text in sorted({json.dumps(spec, sort_keys=True) for spec in specs})]

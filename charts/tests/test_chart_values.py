@@ -1,4 +1,4 @@
-"""What a person meets who writes values: descriptions, refusals, and what the chart says after it was installed."""
+"""The chart for people who write values: descriptions, refusals, and the notes after an installation."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ from delayed_topics_devcluster.errors import CommandFailedError
 CHART = Path(__file__).resolve().parents[1] / "delayed-topics"
 ROOT = CHART.parents[1]
 VALUES = CHART / "values.yaml"
-# Maps in which every key is the user's.
+# Maps whose keys the user chooses.
 FREE = (
     {("operator", name) for name in ("nodeSelector", "affinity", "podLabels", "podAnnotations")}
     | {("pods", name) for name in ("labels", "annotations")}
@@ -47,7 +47,7 @@ def test_the_default_connection_has_the_fields_of_the_resource() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = schema["properties"]["defaultConnection"]
     ours = {"enabled", "name"}
-    # what is in the pods' template the API server checks: it is a page of Kubernetes' own fields
+    # the API server checks the fields of the pods' template, which are a whole page of Kubernetes' own fields
     named = {field for field in fields(spec, {}) if not field.startswith("sharedWorkers.template.")}
     assert set(fields(values, schema["$defs"])) - ours == named
 
@@ -56,7 +56,7 @@ def test_the_default_connection_has_the_fields_of_the_resource() -> None:
 def test_documents_upgrade_without_losing_new_values_and_name_one_version_of_helm() -> None:
     documents = [ROOT / "README.md", CHART / "README.md", *(ROOT / "docs").glob("*.md")]
     texts = [document.read_text() for document in documents]
-    # With it a value that the new chart has, and the old one hadn't, is none at all.
+    # With --reuse-values, a value that is new in the new chart is missing altogether.
     assert not [text for text in texts if "--reuse-values" in text]
     assert {version for text in texts for version in re.findall(r"Helm (?:\| )?(\d+\.\d+) or", text)} == {"3.17"}
 
@@ -138,7 +138,7 @@ def test_the_notes_say_what_is_missing_for_a_connection(api_server: ApiServer) -
 
 
 def installed_notes(api_server: ApiServer, *flags: str) -> str:
-    # A dry run looks whether what it would make is there already, so under a name of its own.
+    # A dry run checks whether its objects exist already, so the release has a name of its own.
     dry_run = ("install", "notes", CHART, "--dry-run=client", "--namespace", "chart-notes", "--set=crds.install=false")
     printed = api_server.helm(*dry_run, *flags)
     return printed.split("NOTES:\n")[1]
@@ -153,7 +153,7 @@ def refusal(helm: Cluster, folder: Path, values: dict[str, Any]) -> str:
 
 
 def fields(schema: dict[str, Any], defs: dict[str, Any], at: str = "") -> Iterator[str]:
-    """Every field that a schema knows, as allow.template.maxCpu."""
+    """Yields the path of every field in a schema, such as allow.template.maxCpu."""
     if "$ref" in schema:
         schema = defs[schema["$ref"].rpartition("/")[2]]
     for inner in (schema, *schema.get("oneOf", ())):
@@ -165,7 +165,7 @@ def fields(schema: dict[str, Any], defs: dict[str, Any], at: str = "") -> Iterat
 
 
 def undescribed(node: yaml.Node, lines: list[str], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The keys without a comment of their own, unless all that is in them has one."""
+    """Yields the paths of all values without a comment above them or above one of the maps that contain them."""
     if not isinstance(node, yaml.MappingNode) or not node.value:
         yield path
         return
