@@ -1,11 +1,11 @@
-{{/* "true" if there is a default connection: it is wanted, and it is known where Kafka is. */}}
+{{/* "true" if there is a default connection: it is enabled, and the address of Kafka is known. */}}
 {{- define "delayed-topics.hasDefaultConnection" -}}
 {{- if and .Values.defaultConnection.enabled (or .Values.defaultConnection.bootstrapServers .Values.evaluationKafka.enabled) -}}
 true
 {{- end -}}
 {{- end -}}
 
-{{/* "true" if it is the evaluation Kafka that it leads to. */}}
+{{/* "true" if the default connection is to the evaluation Kafka. */}}
 {{- define "delayed-topics.defaultIsEvaluation" -}}
 {{- if and .Values.evaluationKafka.enabled (not .Values.defaultConnection.bootstrapServers) -}}true{{- end -}}
 {{- end -}}
@@ -27,7 +27,7 @@ spec:
   bootstrapServers: ["{{ include "delayed-topics.kafkaHost" . }}:9092"]
   {{- else }}
   bootstrapServers: {{- toYaml $connection.bootstrapServers | nindent 4 }}
-  {{- /* An empty `tls` means something, and so does a skew of 0. */}}
+  {{- /* An empty `tls` is not the same as none, and a skew of 0 is not either, so these are compared with null. */}}
   {{- if not (kindIs "invalid" $connection.tls) }}
   tls: {{- toYaml $connection.tls | nindent 4 }}
   {{- end }}

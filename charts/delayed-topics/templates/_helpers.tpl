@@ -1,4 +1,4 @@
-{{/* The release's name, with the chart's unless the release is called like it. */}}
+{{/* The release's name, followed by the chart's name unless the release's name contains it. */}}
 {{- define "delayed-topics.fullname" -}}
 {{- if contains .Chart.Name .Release.Name -}}
 {{- .Release.Name | trunc 40 | trimSuffix "-" -}}
@@ -7,12 +7,12 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What begins the names of objects that are in no namespace: so releases in several namespaces don't collide. */}}
+{{/* The prefix of the names of cluster-scoped objects. It has the namespace, so that releases in several namespaces don't collide. */}}
 {{- define "delayed-topics.clusterName" -}}
 {{ .Release.Namespace }}:{{ include "delayed-topics.fullname" . }}
 {{- end -}}
 
-{{/* Labels that pods are selected by. Takes (list $ component). */}}
+{{/* Labels by which pods are selected. Takes (list $ component). */}}
 {{- define "delayed-topics.selectorLabels" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ $root.Chart.Name }}
@@ -29,7 +29,7 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{/* Labels of what is for monitoring, with those of the values. Takes (list $ labels). */}}
+{{/* Labels of objects for monitoring, including those of the values. Takes (list $ labels). */}}
 {{- define "delayed-topics.monitoringLabels" -}}
 {{ include "delayed-topics.labels" (list (index . 0) "monitoring") }}
 {{- with index . 1 }}
@@ -44,21 +44,21 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
 {{- end -}}
 
-{{/* What the "restricted" Pod Security Standard asks of a pod. The user is the image's, a number, or whom the cluster chooses:
-OpenShift refuses a pod that asks for one. */}}
+{{/* The fields that the "restricted" Pod Security Standard requires of a pod. They set no user, because OpenShift refuses a pod that
+requests one: the user is that of the image, a number, or one that the cluster chooses. */}}
 {{- define "delayed-topics.podSecurityContext" -}}
 runAsNonRoot: true
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
-{{/* What it asks of a container, and a root file system that nobody writes to. */}}
+{{/* The fields that the same standard requires of a container, and a read-only root file system. */}}
 {{- define "delayed-topics.containerSecurityContext" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Where audits of cluster connections run: in a namespace without the operator's Secrets. */}}
+{{/* The namespace in which audits of cluster connections run, away from the operator's Secrets. */}}
 {{- define "delayed-topics.auditNamespace" -}}
 {{- $name := .Values.audits.namespace | default (printf "%s-audits" (.Release.Namespace | trunc 56)) -}}
 {{- if has $name (prepend .Values.tenantNamespaces .Release.Namespace) -}}

@@ -1,4 +1,4 @@
-{{/* What the operator and audits need in a namespace where they work. Each takes a dict of root and namespace. */}}
+{{/* The objects that the operator and audits need in a namespace where they work. Each template takes a dict of root and namespace. */}}
 
 {{/* The operator's rights on workers. */}}
 {{- define "delayed-topics.workersBinding" }}
@@ -15,7 +15,7 @@ subjects:
   - {kind: ServiceAccount, name: {{ $operator }}, namespace: {{ .root.Release.Namespace }}}
 {{- end }}
 
-{{/* Its rights on Jobs and SparkApplications of audits. */}}
+{{/* The operator's rights on Jobs and SparkApplications of audits. */}}
 {{- define "delayed-topics.auditsBinding" }}
 {{- $operator := printf "%s-operator" (include "delayed-topics.fullname" .root) }}
 ---
@@ -45,8 +45,8 @@ subjects:
 {{- end }}
 {{- end }}
 
-{{/* The account of Jobs of audits with executors: they may make, see and remove pods where they are, nothing else. Whoever makes pods
-can mount what is there. Takes pullSecrets too. */}}
+{{/* The ServiceAccount of Jobs of audits with executors. It may only create, list and delete pods in its own namespace. Such a pod can
+mount everything in this namespace. Takes pullSecrets too. */}}
 {{- define "delayed-topics.auditDriver" }}
 ---
 apiVersion: v1

@@ -1,5 +1,5 @@
-{{/* The beginning of a NetworkPolicy, up to its rules. Takes a dict of root, name, namespace, part and pods, and keep: whether it stays
-when the chart goes. */}}
+{{/* The beginning of a NetworkPolicy, up to its rules. Takes a dict of root, name, namespace, part and pods, and keep: whether the policy
+stays when the chart is uninstalled. */}}
 {{- define "delayed-topics.networkPolicy" }}
 ---
 apiVersion: networking.k8s.io/v1
@@ -26,7 +26,7 @@ spec:
 {{- uniq $ports | toYaml }}
 {{- end -}}
 
-{{/* Who may ask for metrics. Probes come from the node, which no policy holds back. */}}
+{{/* The rule about who may scrape metrics. Probes come from the node, to which no policy applies. */}}
 {{- define "delayed-topics.scraped" -}}
 - ports: [{protocol: TCP, port: http}]
   {{- with .Values.networkPolicies.scrapers }}
@@ -34,7 +34,7 @@ spec:
   {{- end }}
 {{- end -}}
 
-{{/* 5353 is where the pods of OpenShift's DNS listen, and a policy looks at these, not at their Service. */}}
+{{/* Port 5353 is that of OpenShift's DNS pods: a policy sees the ports of pods, not those of their Service. */}}
 {{- define "delayed-topics.toDns" -}}
 - ports:
     {{- range list 53 5353 }}
@@ -43,7 +43,7 @@ spec:
     {{- end }}
 {{- end -}}
 
-{{/* Where brokers are isn't known before they are asked, so it is their ports that are let through, and those of token endpoints. */}}
+{{/* Allows the ports of brokers and token endpoints at any address, because only Kafka's metadata says where the brokers are. */}}
 {{- define "delayed-topics.toDnsAndKafka" -}}
 {{- $ports := .Values.networkPolicies.kafkaPorts }}
 {{- if .Values.evaluationKafka.enabled }}
@@ -62,8 +62,8 @@ spec:
 - ports: {{- include "delayed-topics.tcpPorts" $ports | nindent 4 }}
 {{- end -}}
 
-{{/* Takes a dict of root and namespace, as what follows. Both are kept as the pods are that they are for: in a namespace that denies
-everything else, workers would be cut off from Kafka. */}}
+{{/* Takes a dict of root and namespace, as does the next template. Both policies stay when the chart is uninstalled, as their pods do:
+without them, workers in a namespace that denies all other traffic would be cut off from Kafka. */}}
 {{- define "delayed-topics.workersPolicy" }}
 {{- $pods := dict "app.kubernetes.io/name" "delayed-topics-worker" "app.kubernetes.io/managed-by" "delayed-topics-operator" }}
 {{- include "delayed-topics.networkPolicy" (dict "root" .root "name" "delayed-topics-worker" "namespace" .namespace "part" "worker"
@@ -79,7 +79,7 @@ everything else, workers would be cut off from Kafka. */}}
 {{- $ports := concat .root.Values.networkPolicies.apiServerPorts .root.Values.networkPolicies.storagePorts }}
 {{- include "delayed-topics.networkPolicy" (dict "root" .root "name" "delayed-topics-audit" "namespace" .namespace "part" "audit"
   "pods" $pods "keep" true) }}
-  # Spark's executors and the Job that leads them find each other at ports that they choose.
+  # Spark's driver and executors connect to each other at random ports.
   ingress:
     - from: [{podSelector: {matchLabels: {{ toJson $pods }}}}]
   egress:
