@@ -1,7 +1,7 @@
-//! A month in a minute: records with due times of their own, each on its whole way by a ladder of delays, in simulated time.
+//! Simulates a month in a minute: records with due times of their own, each on its whole way through a ladder of delays.
 //!
-//! `cargo run --release --example due_times`. Prints, as JSON for each ladder, how often records were copied, whether any came out
-//! early, and how late; ends with an error if one was early, or later than its last copy took. An argument is the number of records.
+//! `cargo run --release --example due_times [RECORDS]`. Prints as JSON for each ladder how often records were copied, whether any
+//! came out early, and how late they were. Fails if a record was early, or later than its last copy explains.
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -18,14 +18,14 @@ const RECORDS: u32 = 1_000_000;
 const BEGIN_MS: i64 = 1_790_000_000_000;
 const MAX_DELAY_SECONDS: u32 = 30 * 86_400;
 const MAX_LADDER_SECONDS: u32 = 65_536;
-/// What passes at most from the moment when something is to be done for a record until its copy is in Kafka.
+/// The longest time until a record is read, and the longest time from its turn until its copy is in Kafka.
 const MAX_COPY_MS: u64 = 100;
 
 /// `SplitMix64` (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
 struct Random(u64);
 
 impl Random {
-    /// From 0 to `most`.
+    /// Returns a number from 0 to `most`.
     fn up_to(&mut self, most: u64) -> i64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// A record as Kafka keeps it.
+/// A record as Kafka stores it.
 struct Stored {
     side: Side,
     partition: u32,
@@ -49,22 +49,22 @@ impl Stored {
     }
 }
 
-/// How a record came out.
+/// The outcome of one record.
 struct Released {
     hops: u32,
-    /// Negative: early.
+    /// Negative if the record was early.
     late_ms: i64,
-    /// What passed until its last copy was in Kafka, which it can't help.
+    /// The time that the last copy took, which explains as much lateness.
     copy_ms: i64,
 }
 
-struct Way {
+struct Simulation {
     policy: Policy,
     copies: CopyHeaders,
     random: Random,
 }
 
-impl Way {
+impl Simulation {
     fn new(base: u32) -> (Self, Vec<u32>) {
         let ladder: Vec<u32> = std::iter::successors(Some(1), |delay| Some(delay * base))
             .take_while(|d| *d <= MAX_LADDER_SECONDS)
@@ -79,13 +79,13 @@ impl Way {
             targets: vec![],
             outage_budget_seconds: 0,
         };
-        (Way { policy, copies: CopyHeaders::default(), random: Random(20) }, ladder)
+        (Simulation { policy, copies: CopyHeaders::default(), random: Random(20) }, ladder)
     }
 
     fn one(&mut self) -> Released {
         let due_at_ms = BEGIN_MS + self.random.up_to(u64::from(MAX_DELAY_SECONDS) * 1000);
-        let asked = due_at_ms.to_string().into_bytes();
-        let headers = vec![(b"dt-deliver-at".to_vec(), Some(asked))];
+        let requested = due_at_ms.to_string().into_bytes();
+        let headers = vec![(b"dt-deliver-at".to_vec(), Some(requested))];
         let mut stored = Stored { side: Side::Front, partition: 0, appended_at_ms: BEGIN_MS, headers };
         let (mut hops, mut copy_ms) = (0, 0);
         loop {
@@ -101,7 +101,7 @@ impl Way {
         }
     }
 
-    /// When its turn was, the copy that it became then, and when it was released if it became none.
+    /// Returns the time of the record's turn, the copy if the record hopped, and otherwise the time of its release.
     fn turn(&mut self, stored: &Stored, read_at_ms: i64) -> (i64, Option<Stored>, i64) {
         let headers = stored.headers();
         let record = Record {
@@ -150,10 +150,10 @@ fn main() -> ExitCode {
     let mut kept = true;
     for base in [2, 4] {
         let began = Instant::now();
-        let (mut way, ladder) = Way::new(base);
+        let (mut simulation, ladder) = Simulation::new(base);
         let (mut hops, mut most_hops, mut early, mut excess_late, mut most_late_ms) = (0_u64, 0, 0_u32, 0_u32, 0);
         for _ in 0..records {
-            let released = way.one();
+            let released = simulation.one();
             hops += u64::from(released.hops);
             most_hops = most_hops.max(released.hops);
             early += u32::from(released.late_ms < 0);

@@ -1,7 +1,7 @@
-//! What deciding about a record and writing its copy's headers takes: nanoseconds a record, as JSON, the median of many rounds.
+//! Measures how long it takes to decide about a record and to write the headers of its copy: the median in nanoseconds, as JSON.
 //!
-//! `cargo run --release --example nanoseconds`. Headers are written as Kafka's record batches have them, into memory that is
-//! used again, so that the figures hold no allocation and no client library. An argument is the number of rounds.
+//! `cargo run --release --example nanoseconds [ROUNDS]`. Headers are written in the format of Kafka's record batches, into memory
+//! that is reused, so that the figures include no allocation and no client library.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -19,7 +19,7 @@ const RECORDS: i64 = 20_000;
 const NOW: LowerBoundMs = LowerBoundMs(1_790_000_000_000);
 const TOPIC_ID: &str = "uT1eKVuTQ2--Rhh9b73dqg";
 
-/// Lengths as variable-length integers, then the bytes; as in Kafka's record batches.
+/// Encodes headers as in Kafka's record batches: each length as a variable-length integer, and then the bytes.
 #[derive(Default)]
 struct Encoded(Vec<u8>);
 
@@ -48,7 +48,7 @@ impl HeaderSink for Encoded {
     }
 }
 
-/// One way of a record, again and again.
+/// Measures the same decision about a record, again and again.
 struct Bench {
     rounds: usize,
     policy: Policy,
@@ -67,7 +67,7 @@ impl Bench {
         Bench { rounds, policy, copies: CopyHeaders::default(), encoded: Encoded::default() }
     }
 
-    /// Prints the median, under this name.
+    /// Prints the median under this name.
     fn measure(&mut self, name: &str, side: Side, appended_at_ms: i64, headers: &[Header<'_>]) {
         let mut nanoseconds: Vec<f64> = (0..self.rounds)
             .map(|_| {

@@ -1,4 +1,4 @@
-//! A record on its way, as what reads and produces takes it along.
+//! A record goes from topic to topic: each copy is read again as the worker would read it.
 
 use std::num::NonZeroU32;
 
