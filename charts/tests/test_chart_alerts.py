@@ -74,7 +74,7 @@ RULES = {*TROUBLE, "DelayedTopicScaledToZero"}
 
 
 def assert_firing(expected: list[str], series: dict[str, str], directory: Path, *, after: str = "55m") -> None:
-    """Assert that exactly these alerts fire at the time `after` of these series; an alert that is listed twice fires twice."""
+    """Asserts that exactly these alerts fire at the time `after` of these series; an alert that is listed twice fires twice."""
     test = {
         "interval": "1m",
         "input_series": [{"series": one, "values": values} for one, values in series.items()],

@@ -33,7 +33,7 @@ def put_program(environment: dict[str, str], name: str, script: str) -> None:
 
 
 def only_line_of(*arguments: str, environment: dict[str, str]) -> str:
-    """Run devcluster in this environment, assert that it fails with one line, and return the line."""
+    """Runs devcluster in this environment, asserts that it fails with one line, and returns the line."""
     result = subprocess.run(
         [DEVCLUSTER, *arguments],
         env=environment,

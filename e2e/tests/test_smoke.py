@@ -104,7 +104,7 @@ def retried_until_dead(orders: Declared) -> Record:
 
 
 def killed_in_mid_flight(orders: Declared, checker: Checker, level: int) -> int:
-    """Kill the worker while records wait. Returns the number of waiting records."""
+    """Kills the worker while records wait. Returns the number of waiting records."""
     (pod,) = orders.pods()
     headers = ((own.DELAY_LEVEL, b"%d" % level),)
     orders.kafka.produce(orders.topic, [(b"k%d" % (n % 97), b"in flight %d" % n, headers) for n in range(IN_FLIGHT)])

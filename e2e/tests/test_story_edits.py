@@ -140,7 +140,7 @@ def produce(orders: Declared, *, epoch: int) -> None:
 
 
 def wait_served(orders: Declared, *, generation: int) -> None:
-    """Wait until the workers serve this generation of the layout, which they read from the registry."""
+    """Waits until the workers serve this generation of the layout, which they read from the registry."""
     until(
         lambda: orders.status["layout"],
         what=f"layout generation {generation} is served",

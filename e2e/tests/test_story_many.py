@@ -59,7 +59,7 @@ def test_many_resources_get_ready_and_then_nothing_is_written(tenant: Tenant, re
 
 
 def settle(operator: OperatorCalls) -> None:
-    """Wait until the operator has written nothing for 10 s: Events about the last pods, and the status of the groups, follow after
+    """Waits until the operator has written nothing for 10 s: Events about the last pods, and the status of the groups, follow after
     Ready."""
     quiet_since, last = time.monotonic(), operator.read()
     deadline = time.monotonic() + 120

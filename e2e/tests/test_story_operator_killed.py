@@ -87,7 +87,7 @@ def test_a_topic_made_by_a_producer_between_claim_and_creation_is_foreign_until_
 
 
 def kill_operator_when(install: Install, orders: Declared, what: str, condition: Callable[[], bool]) -> str:
-    """Send SIGKILL as soon as the condition is true, and wait for a new pod. Returns a line about the objects at that moment."""
+    """Sends SIGKILL as soon as the condition is true, and waits for a new pod. Returns a line about the objects at that moment."""
     (pod,) = install.operator_pods()
     uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
     pids = processes_of(uid) if install.own_node else []

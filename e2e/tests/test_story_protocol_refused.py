@@ -47,7 +47,7 @@ def classic_only(install: Install) -> Iterator[None]:
 
 
 def restart(install: Install, mount: dict[str, str], volume: dict[str, object]) -> None:
-    """Restart Kafka with this volume and mount added to its pod or removed from it."""
+    """Restarts Kafka with this volume and mount added to its pod or removed from it."""
     name = f"{install.release}-kafka"
     pod = {"containers": [{"name": "kafka", "volumeMounts": [mount]}], "volumes": [volume]}
     patch = json.dumps({"spec": {"template": {"spec": pod}}})

@@ -84,7 +84,7 @@ def assert_exhausted(dead: list[Record], cap: int) -> None:
 
 
 def fail_every_record(orders: Declared, *, expected: int) -> list[Record]:
-    """Copy all released records back to the front topic unchanged, until there are `expected` dead letters, and return these."""
+    """Copies all released records back to the front topic unchanged, until there are `expected` dead letters, and returns these."""
     reader = TopicReader(orders.kafka.config, orders.names.ready)
 
     def turn() -> list[Record]:

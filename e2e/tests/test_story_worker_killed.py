@@ -61,7 +61,7 @@ def wait_for_flow(checker: Checker, released: int) -> None:
 
 
 def kill_one_worker(orders: Declared, which: int) -> int:
-    """Kill the first worker by SIGKILL of its process, so that its container restarts, or the next one as if its node had died. Returns
+    """Kills the first worker by SIGKILL of its process, so that its container restarts, or the next one as if its node had died. Returns
     the time in ms since the epoch."""
     pod = sorted(orders.pods(), key=lambda p: str(p["metadata"]["name"]))[which]
     killed_ms = int(time.time() * 1000)

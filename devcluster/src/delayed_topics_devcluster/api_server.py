@@ -136,7 +136,7 @@ class ApiServer(WithTools):
         self.unready.append(range(begin, self.audit_log.stat().st_size))
 
     def pause_server(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
+        """Sends SIGSTOP: connections stay open and nothing answers."""
         self._running["kube-apiserver"].signal(signal.SIGSTOP)
 
     def resume_server(self) -> None:

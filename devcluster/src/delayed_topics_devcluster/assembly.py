@@ -1,4 +1,4 @@
-"""Starting a cluster from nothing: certificates, namespaces, control plane, node."""
+"""Starts a new cluster: certificates, namespaces, control plane, node."""
 
 import json
 from collections.abc import Callable
@@ -30,7 +30,7 @@ API_CLIENTS = {
 
 
 def assemble(folders: ClusterFolders, programs: Path) -> None:
-    """Start everything and return when pods can be created: about 15 s."""
+    """Starts everything and returns when pods can be created: about 15 s."""
     cluster = _Assembly(folders=folders, programs=programs)
     with step("certificates, namespaces, network"):
         folders.make()
@@ -63,12 +63,12 @@ def assemble(folders: ClusterFolders, programs: Path) -> None:
 
 
 def import_archive(namespace: Namespace, archive: Path) -> None:
-    """Put an image (a docker-archive or OCI archive) onto the node."""
+    """Puts an image (a docker-archive or OCI archive) onto the node."""
     _ctr_image(namespace, "import", archive)
 
 
 def remove_image(namespace: Namespace, reference: str) -> None:
-    """Remove an image from the node."""
+    """Removes an image from the node."""
     _ctr_image(namespace, "remove", "--sync", reference)
 
 
@@ -100,7 +100,7 @@ class _Assembly:
         self._started[name] = process
 
     def wait(self, condition: Callable[[], bool], *, what: str) -> None:
-        """Wait for a condition. Raises CommandFailedError at once if a started program has ended."""
+        """Waits for a condition. Raises CommandFailedError at once if a started program has ended."""
 
         def met() -> bool:
             for name, process in self._started.items():

@@ -34,7 +34,7 @@ PROGRAMS = (
 
 
 def require_binaries_or_go() -> None:
-    """Raise PreconditionError if the programs are not built yet and Go is missing."""
+    """Raises PreconditionError if the programs are not built yet and Go is missing."""
     if not _folder().is_dir():
         require_go()
 

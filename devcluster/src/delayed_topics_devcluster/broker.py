@@ -175,12 +175,12 @@ class Broker:
         return "\n".join([line for line in self.log_path.read_text().splitlines() if NOTABLE.search(line)][-10:])
 
     def start(self) -> None:
-        """Start it and return when it serves: after 2 s, 3 s on the first start, and 20 s on the first start on a machine."""
+        """Starts it and returns when it serves: after 2 s, 3 s on the first start, and 20 s on the first start on a machine."""
         self.launch()
         self.await_serving()
 
     def launch(self) -> None:
-        """Start it and return at once: one node of several serves only when a majority of them runs."""
+        """Starts it and returns at once: one node of several serves only when a majority of them runs."""
         require_java()
         java_options = self._java_options
         if java_options is None:
@@ -202,35 +202,35 @@ class Broker:
         self._process = process
 
     def await_serving(self) -> None:
-        """Return when it accepts connections."""
+        """Returns when it accepts connections."""
         wait_until(self._serves, what=f"the broker serves (see {self.log_path})", timeout_seconds=START_TIMEOUT_SECONDS)
 
     def stop(self) -> None:
-        """Shut it down cleanly. The data stays."""
+        """Shuts it down cleanly. The data stays."""
         self._running().stop(timeout_seconds=180)
         self._process = None
 
     def kill(self) -> None:
-        """SIGKILL. The data stays as it is."""
+        """Sends SIGKILL. The data stays as it is."""
         self._running().kill()
         self._process = None
 
     def restart(self) -> None:
-        """Stop it cleanly if it runs, and start it on the same data and ports."""
+        """Stops it cleanly if it runs, and starts it on the same data and ports."""
         if self._process is not None:
             self.stop()
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
+        """Sends SIGSTOP: connections stay open and nothing answers."""
         self._running().signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Sends SIGCONT."""
         self._running().signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Kill it and remove its data."""
+        """Kills it and removes its data."""
         if self._process is not None:
             self.kill()
         if self._directory is not None:
@@ -307,7 +307,7 @@ class Brokers:
         self.close()
 
     def close(self) -> None:
-        """Kill all nodes and remove their data."""
+        """Kills all nodes and removes their data."""
         for member in self.members:
             member.close()
 

@@ -45,13 +45,13 @@ def up() -> None:
 
 @main.command()
 def prepare() -> None:
-    """Build and fetch whatever the cluster and our images need, and start nothing."""
+    """Build and fetch everything that the cluster and our images need, and start nothing."""
     cluster.prepare()
 
 
 @main.command()
 def programs() -> None:
-    """Build Kubernetes and Helm if they aren't built yet; prints the folder that they are in."""
+    """Build Kubernetes and Helm if they aren't built yet; prints their folder."""
     click.echo(binaries())
 
 
@@ -64,14 +64,14 @@ def tool(name: str) -> None:
 
 @main.command()
 def engine() -> None:
-    """Build the relay's engine if anything of it has changed; prints its wheel."""
+    """Build the engine if anything of it has changed; prints its wheel."""
     click.echo(engine_wheel())
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def cargo(arguments: tuple[str, ...]) -> None:
-    """cargo, on the relay's engine, as the wheel is built: `devcluster cargo test`."""
+    """Run cargo on the engine, with the settings with which the wheel is built: `devcluster cargo test`."""
     environment = {**os.environ, **engine_environment()}
     raise SystemExit(subprocess.run(["cargo", *arguments], cwd=ENGINE_SOURCE, env=environment, check=False).returncode)
 
@@ -90,7 +90,7 @@ def crash() -> None:
 
 @main.command()
 def status() -> None:
-    """Which programs of the local cluster run, and how much memory each takes."""
+    """List the programs of the local cluster that run, and how much memory each takes."""
     found = cluster.status()
     for name, megabytes in found.resident_megabytes.items():
         click.echo(f"{name:<28}{megabytes:>6} MB")
@@ -142,7 +142,7 @@ def load(images: tuple[str, ...], values: Path | None) -> None:
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def java(program: str, arguments: tuple[str, ...]) -> None:
-    """java with Kafka's jars, on one of their classes or on a source file. devcluster/kafka-tools calls it by Kafka's own names."""
+    """Run java with Kafka's jars, on one of their classes or on a source file. devcluster/kafka-tools calls it by Kafka's own names."""
     require_java()
     os.environ.setdefault("KAFKA_LOG_LEVEL", "WARN")
     command = java_command(program, *arguments)
@@ -157,9 +157,9 @@ def kubeconfig() -> None:
 
 @main.command()
 def env() -> None:
-    """What a shell has to `eval`: KUBECONFIG, PATH, and KAFKA_BOOTSTRAP of the evaluation Kafka if there is one.
+    """Print what a shell has to `eval`: KUBECONFIG, PATH, and KAFKA_BOOTSTRAP of the evaluation Kafka if there is one.
 
-    In PATH are then kubectl, helm, delayed-topics and Kafka's console tools. CHART_NAMESPACE: of that Kafka.
+    PATH then has kubectl, helm, delayed-topics and Kafka's console tools. CHART_NAMESPACE: the namespace of this Kafka.
     """
     chosen = current_cluster()
     programs = ":".join(map(str, (cache_dir("bin"), Path(sys.executable).parent, KAFKA_TOOLS)))

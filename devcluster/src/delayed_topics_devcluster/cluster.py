@@ -65,7 +65,7 @@ def status() -> Status:
 
 
 def up() -> None:
-    """Make sure that a cluster runs and its node is ready: takes less than a second if it does, about 15 s if not.
+    """Makes sure that a cluster runs and its node is ready: takes less than a second if it does, about 15 s if not.
 
     Raises PreconditionError if a cluster of another work tree or user runs: a machine can run only one.
     """
@@ -89,7 +89,7 @@ def up() -> None:
 
 
 def prepare() -> None:
-    """Build and install everything that `up` and our images need: 20 minutes on a new machine. `up` then takes seconds."""
+    """Builds and installs everything that `up` and our images need: 20 minutes on a new machine. `up` then takes seconds."""
     require_root()
     _get_programs()
     for name in IMAGES:
@@ -97,7 +97,7 @@ def prepare() -> None:
 
 
 def down() -> None:
-    """End the cluster, whoever started it, and remove all its files. Succeeds also if there is none, or only parts of one."""
+    """Ends the cluster, whoever started it, and removes all its files. Succeeds also if there is none, or only parts of one."""
     remove_orphans()
     if os.geteuid() != 0 and not Namespace.inits() and not cluster_folders().root.exists():
         return
@@ -107,7 +107,7 @@ def down() -> None:
 
 
 def import_image(archive: Path) -> None:
-    """Put an image (a docker-archive or OCI archive) onto the node. Raises DevclusterError if the cluster is down."""
+    """Puts an image (a docker-archive or OCI archive) onto the node. Raises DevclusterError if the cluster is down."""
     import_archive(_namespace(), archive)
 
 
@@ -119,7 +119,7 @@ def _namespace() -> Namespace:
 
 
 def load(image: BuiltImage) -> None:
-    """Put a built image onto the node, unless the node has exactly this build."""
+    """Puts a built image onto the node, unless the node has exactly this build."""
     record = _loaded() / image.archive.name
     if record.exists():
         return
@@ -131,7 +131,7 @@ def load(image: BuiltImage) -> None:
 
 
 def unload(name: str) -> None:
-    """Remove one of our images (`worker`) from the node, for a test of a missing image."""
+    """Removes one of our images (`worker`) from the node, for a test of a missing image."""
     with locked("load"):
         _forget(name)
         remove_image(_namespace(), f"docker.io/{image_name(name)}")
@@ -175,7 +175,7 @@ def _machine_locked() -> AbstractContextManager[None]:
 
 
 def _remove() -> None:
-    """End every cluster on this machine, whoever started it, and remove its files and ours."""
+    """Ends every cluster on this machine, whoever started it, and removes its files and those of our own cluster."""
     roots = {cluster_folders().root, *(cluster_of(namespace.program) for namespace in Namespace.running())}
     Namespace.end_all()
     for folders in (ClusterFolders(root=root) for root in roots):
@@ -241,6 +241,6 @@ def _resident_bytes_of_tree(pid: int) -> int:
     """The resident memory of a process and all its descendants: the recorded process is the nsenter that started the program."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # the process has ended
         return 0
     return resident_bytes(pid) + sum(_resident_bytes_of_tree(int(child)) for child in children)

@@ -19,7 +19,7 @@ def run(
     text_in: str | None = None,
     prefix: Sequence[str] = (),
 ) -> str:
-    """Run a command to its end and return its standard output; `environment` is added to the present one.
+    """Runs a command to its end and returns its standard output; `environment` is added to the present one.
 
     Raises CommandFailedError if its exit code is not 0.
     """

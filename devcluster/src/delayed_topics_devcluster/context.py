@@ -42,23 +42,23 @@ class Cluster(Protocol):
         """A kubeconfig file whose current context is this cluster."""
 
     def up(self) -> None:
-        """Make sure that the cluster can be used. Raises DevclusterError if it can't."""
+        """Makes sure that the cluster can be used. Raises DevclusterError if it can't."""
 
     def down(self) -> None:
-        """Remove the cluster if it is ours."""
+        """Removes the cluster if it is ours."""
 
     def load(self, image: str) -> str:
-        """Put an image onto the cluster: one of ours by its name (`worker`), or an archive. Returns its name for manifests, or the
+        """Puts an image onto the cluster: one of ours by its name (`worker`), or an archive. Returns its name for manifests, or the
         archive."""
 
     def kubectl(self, *arguments: str | Path, text_in: str | None = None) -> str:
-        """Run kubectl to its end and return what it printed. Raises CommandFailedError."""
+        """Runs kubectl to its end and returns what it printed. Raises CommandFailedError."""
 
     def helm(self, *arguments: str | Path) -> str:
-        """Run helm to its end and return what it printed. Raises CommandFailedError."""
+        """Runs helm to its end and returns what it printed. Raises CommandFailedError."""
 
     def require_mine(self) -> None:
-        """Raise PreconditionError unless tests may break things on the cluster."""
+        """Raises PreconditionError unless tests may break things on the cluster."""
 
 
 class WithTools(ABC):
@@ -187,7 +187,7 @@ def _archive(name: str) -> Path:
 
 
 def _build(image: str) -> str:
-    """Build an image and return its name: the tag holds the beginning of the image's id."""
+    """Builds an image and returns its name: the tag holds the beginning of the image's id."""
     base = os.environ.get("BASE_IMAGE")
     base_argument = [f"--build-arg=BASE_IMAGE={base}"] if base else []
     with locked("images"), tempfile.TemporaryDirectory() as folder, step(f"building {image} with {_builder()}"):

@@ -15,8 +15,8 @@ __all__ = ["crash"]
 
 
 def crash() -> None:
-    """SIGKILL every process of the platform, whoever started it, in random order: the cluster with its containers, and the brokers
-    and API servers of tests. Cleans nothing up: the next command has to cope with what is left.
+    """Sends SIGKILL to every process of the platform, whoever started it, in random order: the cluster with its containers, and the
+    brokers and API servers of tests. Cleans nothing up: the next command has to cope with what is left.
     """
     wait_until(_found_nothing_to_kill, what="every process of the platform is dead")
 

@@ -83,7 +83,7 @@ def chart_values(images: Mapping[str, str]) -> str:
 
 
 def build_archive(name: str, *, tagged_by_content: bool = False) -> BuiltImage:
-    """Build an image with buildah on a base of Debian packages, if one of its inputs has changed.
+    """Builds an image with buildah on a base of Debian packages, if one of its inputs has changed.
 
     Takes about 60 s the first time (base), 5 s after a change of our own code, less than a second without a change.
     The tag is `dev`, or `dev-CONTENT` with `tagged_by_content`.
@@ -93,7 +93,7 @@ def build_archive(name: str, *, tagged_by_content: bool = False) -> BuiltImage:
 
 
 def build_layout(name: str, folder: Path, *, tag: str) -> str:
-    """Build an image, write it as an OCI image layout with this tag, and return the digest of its manifest."""
+    """Builds an image, writes it as an OCI image layout with this tag, and returns the digest of its manifest."""
     with locked("images"), step(f"building image {name}"):
         install_for_images()
         base = _recipe(name).base
@@ -121,7 +121,7 @@ def _build_archive(name: str, *, tagged_by_content: bool) -> BuiltImage:
 
 
 def make_context(name: str) -> Path:
-    """Make the build context of an image: the files of images/NAME, with the wheels and jars that its Dockerfile copies."""
+    """Makes the build context of an image: the files of images/NAME, with the wheels and jars that its Dockerfile copies."""
     recipe = _recipe(name)
     if recipe.distribution:
         require_python_of_images()
@@ -181,7 +181,7 @@ def _base_archive(base: str) -> Path:
 
 
 def _ensure_base_in_store(base: str, root: Path) -> str:
-    """Make an image of the base, for Dockerfiles to start from, and return its name, which holds the key of its content."""
+    """Makes an image of the base, for Dockerfiles to start from, and returns its name, which holds the key of its content."""
     name = f"localhost/{base}:{root.name.split('-')[-1].split('.')[0]}"
     if not _buildah("images", "--quiet", "--filter", f"reference={name}").strip():
         context = cache_dir("contexts") / base
@@ -210,7 +210,7 @@ def _push(name: str, archive: Path) -> None:
 
 
 def _buildah(*arguments: str) -> str:
-    """Run buildah with a store of its own in the user's cache."""
+    """Runs buildah with a store of its own in the user's cache."""
     store = cache_dir("buildah")
     places = (f"--root={store / 'images'}", f"--runroot={store / 'run'}", "--storage-driver=overlay")
     return run("buildah", *places, *arguments)

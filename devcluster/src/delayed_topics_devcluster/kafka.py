@@ -106,7 +106,7 @@ def java_tool(
     options: Sequence[str] = (*QUICK, "-Xmx256m"),
     class_path: str | None = None,
 ) -> str:
-    """Run one of Kafka's Java tools to its end and return its output. `options`: for the JVM. `class_path`: for a tool that needs
+    """Runs one of Kafka's Java tools to its end and returns its output. `options`: for the JVM. `class_path`: for a tool that needs
     more than Kafka's jars, as returned by `compiled`.
 
     For example `java_tool("org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", …, text_in="a\\nb\\n")`.
@@ -121,7 +121,7 @@ def java_tool(
 
 
 def limit_producer(bootstrap: str, client_id: str, bytes_per_second: int | None) -> None:
-    """Set Kafka's quota for the bytes that a client may produce, for each broker; None removes the quota. The broker then delays
+    """Sets Kafka's quota for the bytes that a client may produce, for each broker; None removes the quota. The broker then delays
     its acknowledgements."""
     rate = f"producer_byte_rate={bytes_per_second}" if bytes_per_second is not None else "producer_byte_rate"
     java_tool(

@@ -15,7 +15,7 @@ __all__ = ["locked", "made_once"]
 
 @contextmanager
 def locked(name: str, *, folder: Path | None = None) -> Iterator[None]:
-    """Wait until no other process holds the lock of this name, and hold it. The kernel releases it when its holder dies.
+    """Waits until no other process holds the lock of this name, and holds it. The kernel releases it when its holder dies.
 
     `folder`: for the lock's file; by default in this user's cache.
     """
@@ -29,7 +29,7 @@ def locked(name: str, *, folder: Path | None = None) -> Iterator[None]:
 
 
 def made_once(folder: Path, make: Callable[[Path], object]) -> Path:
-    """Return a folder of the cache, and make it first if it is missing. `make` fills a temporary folder, which is renamed when it is
+    """Returns a folder of the cache, and makes it first if it is missing. `make` fills a temporary folder, which is renamed when it is
     complete."""
     with locked(f"made-{folder.parent.name}"):
         if not folder.is_dir():

@@ -55,7 +55,7 @@ class Namespace:
 
     @classmethod
     def create(cls, *, pause: Path, owner: Path, kubelet: Path, log: Path) -> "Namespace":
-        """Make the namespaces, mounts and network. `kubelet`: the folder for the kubelet's files and the volumes of pods.
+        """Makes the namespaces, mounts and network. `kubelet`: the folder for the kubelet's files and the volumes of pods.
 
         Raises CommandFailedError if the machine has a route to one of the networks already.
         """
@@ -82,7 +82,7 @@ class Namespace:
 
     @classmethod
     def end_all(cls) -> None:
-        """End all clusters on this machine with every process inside. Returns when none is left."""
+        """Ends all clusters on this machine with every process inside. Returns when none is left."""
         while inits := cls.inits():
             for init in inits:
                 init.kill()
@@ -114,16 +114,16 @@ class Namespace:
         return ("nsenter", f"--target={self.init.pid}", "--net", "--mount", "--pid", "--ipc", "--")
 
     def start(self, command: Sequence[str | Path], *, log: Path) -> Process:
-        """Start a detached process inside."""
+        """Starts a detached process inside."""
         return start_detached([*self.prefix(), *command], log=log)
 
     def run(self, *command: str | Path, text_in: str | None = None) -> str:
-        """Run a command inside to its end and return its output."""
+        """Runs a command inside to its end and returns its output."""
         return run(*command, prefix=self.prefix(), text_in=text_in)
 
     @staticmethod
     def remove_link() -> None:
-        """Remove the veth pair of namespaces whose processes have ended, and with it the routes on the host.
+        """Removes the veth pair of namespaces whose processes have ended, and with it the routes on the host.
 
         The kernel would do so by itself, but a socket that had unsent data when its process was killed keeps the network
         namespace for as long as TCP retries: 343 s, measured.

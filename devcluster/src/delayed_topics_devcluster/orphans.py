@@ -14,7 +14,7 @@ OWNER = "owner.json"
 
 
 def folder_of_mine(kind: str, parent: Path | None = None) -> Path:
-    """Make a folder that this process owns, in the folder for temporary files unless `parent` is given. The owner has to record each
+    """Makes a folder that this process owns, in the folder for temporary files unless `parent` is given. The owner has to record each
     process that it starts: `Process.write(folder / "NAME.json")`.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-", dir=parent))
@@ -23,7 +23,7 @@ def folder_of_mine(kind: str, parent: Path | None = None) -> Path:
 
 
 def remove_orphans(parent: Path | None = None) -> None:
-    """End the recorded processes of all owners that are gone, and remove their folders."""
+    """Ends the recorded processes of all owners that are gone, and removes their folders."""
     for folder in (parent or Path(tempfile.gettempdir())).glob(f"{PREFIX}*"):
         owner = Process.read(folder / OWNER)
         if owner is None or owner.alive():

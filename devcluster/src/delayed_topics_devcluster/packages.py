@@ -28,7 +28,7 @@ OTHER_CLUSTER = "set CONTEXT=name to use a cluster of your kubeconfig instead (k
 
 
 def install_for_cluster() -> None:
-    """Install the programs that run pods: containerd, runc, network plugins, iptables."""
+    """Installs the programs that run pods: containerd, runc, network plugins, iptables."""
     _install(
         {
             "containerd": "containerd",
@@ -43,12 +43,12 @@ def install_for_cluster() -> None:
 
 
 def install_for_images() -> None:
-    """Install the programs that build images without a registry."""
+    """Installs the programs that build images without a registry."""
     _install({"buildah": "buildah", "mmdebstrap": "mmdebstrap"})
 
 
 def install_redis() -> None:
-    """Install Redis for a benchmark: its program is also in redis-tools, while the package of the server would start a server."""
+    """Installs Redis for a benchmark: its program is also in redis-tools, while the package of the server would start a server."""
     _install({"redis-check-rdb": "redis-tools"}, otherwise="do without it")
 
 
@@ -65,7 +65,7 @@ RUST = (
 
 
 def install_rust(at_least: tuple[int, int]) -> None:
-    """Install the toolchain that builds and checks the engine. Does nothing if Debian has no packages of that version."""
+    """Installs the toolchain that builds and checks the engine. Does nothing if Debian has no packages of that version."""
     if shutil.which("apt-get") is None:
         return
     if not _has_lists():
@@ -76,7 +76,7 @@ def install_rust(at_least: tuple[int, int]) -> None:
 
 
 def program_of(package: str, program: str) -> Path:
-    """Extract a program from a Debian package into the user's cache. Installing the package would start a server."""
+    """Extracts a program from a Debian package into the user's cache. Installing the package would start a server."""
 
     def fetch(folder: Path) -> None:
         with step(f"fetching {program} of the Debian package {package}"):
@@ -87,7 +87,7 @@ def program_of(package: str, program: str) -> Path:
 
 
 def refuse_to_harm_docker() -> None:
-    """Raise PreconditionError if installing containerd would remove or restart Docker: its package containerd.io conflicts with
+    """Raises PreconditionError if installing containerd would remove or restart Docker: its package containerd.io conflicts with
     Debian's containerd."""
     if _installed("containerd.io"):
         raise PreconditionError(f"Docker's containerd.io package excludes Debian's containerd: {OTHER_CLUSTER}.")

@@ -10,7 +10,7 @@ __all__ = ["write_pause_image"]
 
 
 def write_pause_image(archive: Path, *, program: Path, name: str) -> Path:
-    """Write a docker-archive that contains only `program`, and return its path."""
+    """Writes a docker-archive that contains only `program`, and returns its path."""
     layer = _tar({"pause": program.read_bytes()}, mode=0o755)
     config = {
         "architecture": "amd64",

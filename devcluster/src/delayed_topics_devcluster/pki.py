@@ -46,7 +46,7 @@ class CertificateAuthority:
     def issue(
         self, file_name: str, *, common_name: str, organizations: Sequence[str] = (), names: Sequence[str] = ()
     ) -> KeyPair:
-        """Issue a certificate for a client. With `names` (DNS names and addresses), it is for a server too."""
+        """Issues a certificate for a client. With `names` (DNS names and addresses), it is for a server too."""
         key = ec.generate_private_key(ec.SECP256R1())
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if names else [])]
         builder = (
@@ -66,7 +66,7 @@ class CertificateAuthority:
         return pair
 
     def kubeconfig(self, file: Path, *, server: str, common_name: str, organizations: Sequence[str] = ()) -> Path:
-        """Write a kubeconfig that contains its certificates and key, so that it can be copied anywhere."""
+        """Writes a kubeconfig that contains its certificates and key, so that it can be copied anywhere."""
         pair = self.issue(file.name, common_name=common_name, organizations=organizations)
         with_data = {
             "certificate-authority": self.certificate,
@@ -89,7 +89,7 @@ class CertificateAuthority:
 
 
 def write_key_pair(folder: Path, file_name: str) -> tuple[Path, Path]:
-    """Write a private and a public key without a certificate, for signing and verifying service account tokens."""
+    """Writes a private and a public key without a certificate, for signing and verifying service account tokens."""
     key = ec.generate_private_key(ec.SECP256R1())
     private, public = folder / f"{file_name}.key", folder / f"{file_name}.pub"
     _write_key(private, key)

@@ -34,7 +34,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _locked(port: int) -> bool:
-    """Lock the byte of the ledger that stands for this port. The kernel releases the lock when this process ends, or when it closes
+    """Locks the byte of the ledger that stands for this port. The kernel releases the lock when this process ends, or when it closes
     any descriptor of the file."""
     try:
         fcntl.lockf(_ledger(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)

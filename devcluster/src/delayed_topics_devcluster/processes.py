@@ -47,7 +47,7 @@ class Process:
             return None
 
     def write(self, file: Path) -> None:
-        """Record the process in a file."""
+        """Records the process in a file."""
         file.write_text(json.dumps(asdict(self)))
 
     def alive(self) -> bool:
@@ -55,7 +55,7 @@ class Process:
         return self.boot_id == _boot_id() and _start_ticks(self.pid) == self.started_at_ticks
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens if the process is gone."""
+        """Sends a signal; nothing happens if the process is gone."""
         with suppress(ProcessLookupError):
             held = os.pidfd_open(self.pid)  # never refers to a later process with the same id
             try:
@@ -65,7 +65,7 @@ class Process:
                 os.close(held)
 
     def stop(self, *, timeout_seconds: float = 10) -> None:
-        """Send SIGTERM, and SIGKILL after the timeout. Returns when the process is gone."""
+        """Sends SIGTERM, and SIGKILL after the timeout. Returns when the process is gone."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         with suppress(NotInTimeError):
@@ -73,7 +73,7 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """Send SIGKILL. Returns when the process is gone."""
+        """Sends SIGKILL. Returns when the process is gone."""
         self.signal(signal.SIGKILL)
         wait_until(lambda: not self.alive(), what=f"process {self.pid} dies")
 
@@ -81,7 +81,7 @@ class Process:
 def start_detached(
     command: Sequence[str | Path], *, log: Path, environment: Mapping[str, str] | None = None
 ) -> Process:
-    """Start a process in a session of its own, and append its output to `log`."""
+    """Starts a process in a session of its own, and appends its output to `log`."""
     with log.open("ab") as output:
         child = subprocess.Popen(
             [str(word) for word in command],

@@ -10,13 +10,13 @@ __all__ = ["say", "step"]
 
 
 def say(text: str) -> None:
-    """Print one line below the title of the current step."""
+    """Prints one line below the title of the current step."""
     click.echo(f"     {text}", err=True)
 
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Print the title of a step, and its duration when it is done or has failed."""
+    """Prints the title of a step, and its duration when it is done or has failed."""
     click.echo(f"== {title}", err=True)
     started = time.monotonic()
     done = False

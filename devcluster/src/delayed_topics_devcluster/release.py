@@ -43,7 +43,7 @@ TOOLS = (("buildah", "--version"), ("mmdebstrap", "--version"), ("rustc", "--ver
 
 
 def release(folder: Path) -> None:
-    """Make a release in this folder from scratch. Raises DevclusterError if the work tree has uncommitted changes."""
+    """Makes a release in this folder from scratch. Raises DevclusterError if the work tree has uncommitted changes."""
     if differing := run("git", "-C", REPOSITORY, "status", "--porcelain").strip():
         raise DevclusterError(
             f"a release needs a work tree without changes, but this one differs from its commit:\n{differing}"
@@ -62,7 +62,7 @@ def release(folder: Path) -> None:
 
 
 def publish(folder: Path, *, plain_http: bool) -> str:
-    """Push the images, each with its SBOM and the provenance attached, and the chart. Returns the chart's address.
+    """Pushes the images, each with its SBOM and the provenance attached, and the chart. Returns the chart's address.
 
     Raises DevclusterError if the release was made for another IMAGE_REGISTRY.
     """
@@ -94,7 +94,7 @@ def chart_version() -> str:
 
 
 def write_sbom(folder: Path, name: str) -> None:
-    """Write the SBOM of an image, in which syft lists Debian packages, wheels with the contents of their own SBOMs, and jars. The time
+    """Writes the SBOM of an image, in which syft lists Debian packages, wheels with the contents of their own SBOMs, and jars. The time
     and the random serial number are left out."""
     file = folder / f"{name}.cdx.json"
     with step(f"writing {file.name}"):
@@ -110,7 +110,7 @@ def write_sbom(folder: Path, name: str) -> None:
 
 
 def pack_chart(folder: Path, digests: dict[str, str]) -> None:
-    """Pack the chart, with the digests of the images and the registry they will be in among its values."""
+    """Packs the chart, with the digests of the images and the registry they will be in among its values."""
     values = (CHART / "values.yaml").read_text()
     for name, digest in digests.items():
         ours = rf'(repository: )delayed-topics/{name}\n((?:.*\n){{1,4}}?\s*digest: )""'

@@ -59,12 +59,12 @@ class ClusterFolders:
         return self.logs / "audit.log"
 
     def make(self) -> None:
-        """Make the folders."""
+        """Makes the folders."""
         for folder in (self.logs, self.pki, self.config, self.processes, self.kubelet):
             folder.mkdir(parents=True, exist_ok=True)
 
     def write(self, name: str, content: dict[str, Any] | str) -> Path:
-        """Write a configuration file; a dict is written as YAML."""
+        """Writes a configuration file; a dict is written as YAML."""
         file = self.config / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))

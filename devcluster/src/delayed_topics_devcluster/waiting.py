@@ -24,7 +24,7 @@ def wait_until(
     enough: Callable[[Seen], bool] = bool,
     evidence: Callable[[], object] | None = None,
 ) -> Seen:
-    """Call `look` until `enough` accepts its result, and return the result. Raises NotInTimeError after the timeout; its message names
+    """Calls `look` until `enough` accepts its result, and returns the result. Raises NotInTimeError after the timeout; its message names
     `what`, the last result, and the result of `evidence`.
 
     An exception from `look` ends the waiting: so a condition can report that it can't become true any more.

@@ -136,7 +136,7 @@ class Checker:
         self._readers.clear()
 
     def account(self) -> Account:
-        """Read new records and judge all. The front topic is read first: an outcome that is read before its root would not count."""
+        """Reads new records and judges all. The front topic is read first: an outcome that is read before its root would not count."""
         names = TopicNames.of(self.topic)
         for topic, records in ((names.front, self.front), (names.ready, self.ready), (names.dead_letter, self.dead)):
             if topic not in self._readers:
@@ -145,7 +145,7 @@ class Checker:
         return judge(front=self.front, ready=self.ready, dead=self.dead, delay_of=self.delay_of)
 
     def settled(self, *, produced: int, timeout_seconds: float = 180) -> Account:
-        """Wait until `produced` records are in the front topic and each has an outcome."""
+        """Waits until `produced` records are in the front topic and each has an outcome."""
         return until(
             self.account,
             what=f"{produced} records of {self.topic} have come out",

@@ -24,7 +24,7 @@ def send_signal(pids: list[int], number: signal.Signals) -> None:
 
 
 def limit_memory(uid: str, limit_bytes: int) -> bool:
-    """Lower the memory limit of a pod's container, as if it had been configured too low. Returns False if the pod is not on this
+    """Lowers the memory limit of a pod's container, as if it had been configured too low. Returns False if the pod is not on this
     machine, or uses more already."""
     for pid in processes_of(uid):
         with suppress(FileNotFoundError, ProcessLookupError):

@@ -173,7 +173,7 @@ class Kafka:
     def produce(
         self, topic: str, records: Iterable[tuple[bytes | None, bytes | None, Headers]], *, partition: int = -1
     ) -> int:
-        """Produce (key, value, headers) and wait for every acknowledgement. `partition`: -1 chooses it by the key. Returns the number
+        """Produces (key, value, headers) and waits for every acknowledgement. `partition`: -1 chooses it by the key. Returns the number
         of records."""
         failed: list[KafkaError] = []
 
@@ -196,7 +196,7 @@ class Kafka:
         return count
 
     def copy(self, record: Record, *, to: str, headers: Headers | None = None, partition: int = -1) -> None:
-        """Produce a record again, byte for byte. `headers`: replace its own."""
+        """Produces a record again, byte for byte. `headers`: replace its own."""
         content = (record.key, record.value, record.headers if headers is None else headers)
         self.produce(to, [content], partition=partition)
 
@@ -220,7 +220,7 @@ class Kafka:
         return {name: topic_id.replace("+", "-").replace("/", "_") for name, topic_id in found.items()}
 
     def create(self, topic: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic without the operator, and wait until it is visible."""
+        """Creates a topic without the operator, and waits until it is visible."""
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         self.admin.create_topics([wanted])[topic].result(TIMEOUT_SECONDS)
         until(lambda: self.topics().get(topic), what=f"topic {topic} can be seen", timeout_seconds=TIMEOUT_SECONDS)
@@ -229,7 +229,7 @@ class Kafka:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT_SECONDS)
 
     def delete(self, *topics: str) -> None:
-        """Delete those of the topics that exist, and wait until they are gone."""
+        """Deletes those of the topics that exist, and waits until they are gone."""
         existing = [topic for topic in topics if topic in self.topics()]
         for future in self.admin.delete_topics(existing).values() if existing else ():
             future.result(TIMEOUT_SECONDS)
@@ -245,7 +245,7 @@ class Kafka:
         return {name: str(entry.value) for name, entry in entries.items()}
 
     def change(self, topic: str, **settings: str) -> None:
-        """Change settings of a topic, as an administrator would by hand; `_` in a name stands for `.`."""
+        """Changes settings of a topic, as an administrator would by hand; `_` in a name stands for `.`."""
         changes = [
             ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
             for name, value in settings.items()
@@ -273,14 +273,14 @@ class Kafka:
         return {(p.topic, p.partition): p for p in answer.topic_partitions or ()}
 
     def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """Move the offset of a group without members, as kafka-consumer-groups --reset-offsets does."""
+        """Moves the offset of a group without members, as kafka-consumer-groups --reset-offsets does."""
         request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition, offset)])
         answer = self.admin.alter_consumer_group_offsets([request])[group].result(TIMEOUT_SECONDS)
         refused = [p.error for p in answer.topic_partitions or () if p.error is not None]
         assert not refused, f"group {group}: {refused[0]}"
 
     def remove_before(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """Delete the records before these offsets, by partition, as retention does."""
+        """Deletes the records before these offsets, by partition, as retention does."""
         self.admin.list_topics(topic, TIMEOUT_SECONDS)  # delete_records does not itself learn of new partitions
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         for future in self.admin.delete_records(places, request_timeout=TIMEOUT_SECONDS).values():

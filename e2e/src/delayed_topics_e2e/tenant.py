@@ -124,7 +124,7 @@ class Declared:
         )
 
     def wait_front_settled(self) -> None:
-        """Wait until workers have committed all records of the front topic: each came out, or waits in the delays topic."""
+        """Waits until workers have committed all records of the front topic: each came out, or waits in the delays topic."""
 
         def behind() -> dict[int, int]:
             committed = self.kafka.committed(self.names.group)
@@ -165,7 +165,7 @@ class Declared:
         return self.kube.events(self.namespace, about=self.name)
 
     def wait_event(self, *, mentions: Sequence[str], timeout_seconds: float = 180) -> dict[str, Any]:
-        """Wait for an Event of the resource whose reason and message contain all these words."""
+        """Waits for an Event of the resource whose reason and message contain all these words."""
 
         def look() -> dict[str, Any]:
             return next((e for e in self.events() if all(w in f"{e['reason']} {e['message']}" for w in mentions)), {})
@@ -176,7 +176,7 @@ class Declared:
         return Checker(self.kafka, self.topic, delay_of or by_list(self.spec["delaySeconds"]))
 
     def audit(self, name: str, *, timeout_seconds: float = AUDIT_TIMEOUT_SECONDS, **spec: Any) -> dict[str, Any]:
-        """Apply a DelayedTopicAudit of this topic, and wait for its verdict. Returns the status of the audit."""
+        """Applies a DelayedTopicAudit of this topic, and waits for its verdict. Returns the status of the audit."""
         self.start_audit(name, **spec)
         return self.audited(name, timeout_seconds=timeout_seconds)
 
@@ -191,7 +191,7 @@ class Declared:
         )
 
     def audited(self, name: str, *, timeout_seconds: float = AUDIT_TIMEOUT_SECONDS) -> dict[str, Any]:
-        """Wait for the verdict of an audit. Returns its status."""
+        """Waits for the verdict of an audit. Returns its status."""
         self.kube.wait(
             "dtaudit",
             name,
@@ -269,7 +269,7 @@ class Tenant:
         return declared
 
     def leave(self) -> None:
-        """Request the deletion of the resources with their topics, without waiting for it; `gone` waits."""
+        """Requests the deletion of the resources with their topics, without waiting for it; `gone` waits."""
         kube = self.install.kube
         for resource in kube.list("delayedtopics", namespace=self.namespace):
             name = resource["metadata"]["name"]
@@ -277,7 +277,7 @@ class Tenant:
         kube.delete("delayedtopics", "--all", namespace=self.namespace)
 
     def gone(self) -> None:
-        """Wait until the resources are deleted; then delete the namespace, and all topics that were made by hand."""
+        """Waits until the resources are deleted; then deletes the namespace, and all topics that were made by hand."""
         # no topic is deleted while Kafka is down, and another story may have stopped it for two minutes
         self.install.kube.delete("delayedtopics", "--all", namespace=self.namespace, wait_seconds=600)
         self.install.kube.delete("namespace", self.namespace)
