@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-_ONLY_NAMED = (ast.Compare, ast.Set, ast.List, ast.Tuple, ast.Subscript, ast.MatchValue)
+_MENTIONS = (ast.Compare, ast.Set, ast.List, ast.Tuple, ast.Subscript, ast.MatchValue)
 """In these expressions, a reason is compared or listed, and not raised: `reason in {Reason.PAUSED}`."""
 
 
@@ -15,7 +15,7 @@ def raised(source: str, kind: str) -> set[str]:
         node.attr
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == kind
-        if not _is_only_named(node, parents)
+        if not _is_mention(node, parents)
     }
 
 
@@ -23,11 +23,11 @@ def raised_in(paths: list[Path], kind: str) -> set[str]:
     return {name for path in paths for name in raised(path.read_text(), kind)}
 
 
-def _is_only_named(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Whether an expression around the node, up to the next call or to the statement, is one of `_ONLY_NAMED`."""
+def _is_mention(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether an expression around the node, up to the next call or to the statement, is one of `_MENTIONS`."""
     up = parents.get(node)
     while up is not None and not isinstance(up, (ast.Call, ast.stmt)):
-        if isinstance(up, _ONLY_NAMED):
+        if isinstance(up, _MENTIONS):
             return True
         up = parents.get(up)
     return False

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from delayed_topics_devcluster.orphans import folder_of_mine, remove_orphans
+from delayed_topics_devcluster.orphans import owned_folder, remove_orphans
 from delayed_topics_devcluster.processes import Process, start_detached
 
 pytestmark = pytest.mark.process
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.process
 KILLED = """
 import os
 from pathlib import Path
-from delayed_topics_devcluster.orphans import folder_of_mine
+from delayed_topics_devcluster.orphans import owned_folder
 from delayed_topics_devcluster.processes import start_detached
-folder = folder_of_mine("test")
+folder = owned_folder("test")
 start_detached(["sleep", "600"], log=folder / "log").write(folder / "sleep.json")
 print(folder, flush=True)
 os.kill(os.getpid(), 9)
@@ -41,7 +41,7 @@ def test_processes_and_data_of_an_owner_that_was_killed_go(tmp_path: Path) -> No
 
 
 def test_those_of_an_owner_that_lives_stay(tmp_path: Path) -> None:
-    folder = folder_of_mine("test", tmp_path)
+    folder = owned_folder("test", tmp_path)
     child = start_detached(["sleep", "600"], log=tmp_path / "log")
     child.write(folder / "sleep.json")
     try:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from delayed_topics_devcluster.context import Cluster
-from delayed_topics_e2e.kube import Kube, asking_again
+from delayed_topics_e2e.kube import Kube, with_retries
 from delayed_topics_e2e.plain import Kafka
 from delayed_topics_e2e.report import REPORTED, Report
 from delayed_topics_e2e.tenant import Install, Tenant, Tenants
@@ -33,7 +33,7 @@ def report(record_property: Callable[[str, object], None]) -> Report:
 def install(cluster: Cluster) -> Install:
     """The chart's release on the cluster, with its evaluation Kafka at an address that this machine can reach."""
     namespace = os.environ.get("CHART_NAMESPACE", "delayed-topics-system")
-    kube = Kube(kubectl=asking_again(cluster.kubectl))
+    kube = Kube(kubectl=with_retries(cluster.kubectl))
     kube.wait(
         "deployment",
         f"{RELEASE}-operator",
@@ -57,23 +57,23 @@ def install(cluster: Cluster) -> Install:
 
 
 @pytest.fixture(scope="module")
-def left() -> Iterator[list[Tenant]]:
+def finished_tenants() -> Iterator[list[Tenant]]:
     """The tenants of finished stories. Their resources are deleted while the next story runs."""
     tenants: list[Tenant] = []
     yield tenants
     for tenant in tenants:
-        tenant.gone()
+        tenant.finish_deletion()
 
 
 @pytest.fixture
-def start_tenant(install: Install, left: list[Tenant], request: pytest.FixtureRequest) -> Iterator[Tenants]:
+def start_tenant(install: Install, finished_tenants: list[Tenant], request: pytest.FixtureRequest) -> Iterator[Tenants]:
     """Makes tenants, which are cleaned up after the test."""
     story = request.module.__name__.rpartition(".")[2].removeprefix("test_").removeprefix("story_").replace("_", "-")
     tenants = Tenants(install, story)
     yield tenants
     for tenant in tenants.made:
-        tenant.leave()
-    left.extend(tenants.made)
+        tenant.request_deletion()
+    finished_tenants.extend(tenants.made)
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 
 import pytest
-from delayed_topics_e2e.checker import Account, by_list, judge, repeated_beyond
+from delayed_topics_e2e.checker import Account, delay_by_list, judge, unexplained_repeats
 from delayed_topics_e2e.plain import Record
 
-DELAYS = by_list([0, 5])
+DELAYS = delay_by_list([0, 5])
 Records = list[Record]
 
 
@@ -77,11 +77,11 @@ def copies(origin: str, at_ms: int) -> Records:
 )
 def test_what_no_kill_may_have_repeated_is_found(at_ms: int, most: int, beyond: dict[str, int]) -> None:
     front = [record("t", n, 1000) for n in range(4)]
-    assert repeated_beyond(front=front, ready=copies("f", at_ms), kills_ms=[21_000], most=most) == beyond
+    assert unexplained_repeats(front=front, ready=copies("f", at_ms), kills_ms=[21_000], most=most) == beyond
 
 
 @pytest.mark.parametrize(("kill_ms", "beyond"), [(1_500, {}), (21_000, {"f:0": 1})])
 def test_what_hopped_twice_counts_from_when_it_came_in(kill_ms: int, beyond: dict[str, int]) -> None:
     front = [record("t", 0, 1000)]
     ready = [record("t.ready", n, 20_000, root(0), ("dt-origin", b"d:0:%d" % n)) for n in range(2)]
-    assert repeated_beyond(front=front, ready=ready, kills_ms=[kill_ms]) == beyond
+    assert unexplained_repeats(front=front, ready=ready, kills_ms=[kill_ms]) == beyond

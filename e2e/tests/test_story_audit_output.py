@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from delayed_topics_core import headers as own
 from delayed_topics_e2e.report import Report
-from delayed_topics_e2e.tenant import API_VERSION, Declared, Install, Tenant, Tenants, let_in
+from delayed_topics_e2e.tenant import API_VERSION, Declared, Install, Tenant, Tenants, set_tenant_namespaces
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("own_cluster")]
 
@@ -29,7 +29,7 @@ def volume(tmp_path: Path) -> Path:
 def owner(install: Install, start_tenant: Tenants, volume: Path) -> Iterator[Tenant]:
     """A tenant with a connection and a claim of its own, whose namespace admits restricted pods only."""
     tenant = start_tenant(**RESTRICTED)
-    let_in(install, [tenant.namespace])
+    set_tenant_namespaces(install, [tenant.namespace])
     (node,) = install.kube.list("nodes")
     on_node = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node["metadata"]["name"]]}
     size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
@@ -60,10 +60,10 @@ def owner(install: Install, start_tenant: Tenants, volume: Path) -> Iterator[Ten
         },
     )
     yield tenant
-    tenant.leave()
-    tenant.gone()
+    tenant.request_deletion()
+    tenant.finish_deletion()
     install.kube.delete("persistentvolume", tenant.namespace)
-    let_in(install, [])
+    set_tenant_namespaces(install, [])
 
 
 def test_what_a_chain_of_audits_writes_to_a_claim_is_there_and_not_read_again(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from delayed_topics_core import headers as own
-from delayed_topics_e2e.checker import by_list
+from delayed_topics_e2e.checker import delay_by_list
 from delayed_topics_e2e.plain import Record
 from delayed_topics_e2e.tenant import Declared, Install, Tenant, cluster_connection, unique
 from delayed_topics_e2e.waiting import until
@@ -29,7 +29,7 @@ def test_delays_partitions_lanes_and_cap_change_with_records_pending(tenant: Ten
     def delay_of(record: Record) -> int:
         """The delay by the list that was served when the record was produced. The value of the record names this epoch."""
         epoch = int((record.value or b"0").split()[0])
-        return by_list(lists[epoch])(record)
+        return delay_by_list(lists[epoch])(record)
 
     with orders.checker(delay_of) as checker:
         account = checker.settled(produced=3 * PORTION)

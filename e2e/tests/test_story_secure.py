@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from delayed_topics_e2e.tenant import API_VERSION, Install, Tenant, Tenants, let_in
+from delayed_topics_e2e.tenant import API_VERSION, Install, Tenant, Tenants, set_tenant_namespaces
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("own_cluster")]
 
@@ -62,12 +62,12 @@ def credentials(install: Install) -> dict[str, str]:
 def secure_tenant(install: Install, start_tenant: Tenants, credentials: dict[str, str]) -> Iterator[Tenant]:
     """A tenant with a connection of its own, in a namespace that is one of the chart's tenantNamespaces."""
     tenant = start_tenant()
-    let_in(install, [tenant.namespace])
+    set_tenant_namespaces(install, [tenant.namespace])
     connect(tenant, credentials)
     yield tenant
-    tenant.leave()
-    tenant.gone()
-    let_in(install, [])
+    tenant.request_deletion()
+    tenant.finish_deletion()
+    set_tenant_namespaces(install, [])
 
 
 def login(tenant: Tenant, password: str) -> None:

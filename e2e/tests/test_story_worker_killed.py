@@ -5,7 +5,7 @@ import time
 
 import pytest
 from delayed_topics_core import headers as own
-from delayed_topics_e2e.checker import Checker, repeated_beyond
+from delayed_topics_e2e.checker import Checker, unexplained_repeats
 from delayed_topics_e2e.report import Report
 from delayed_topics_e2e.tenant import Declared, Tenant
 from delayed_topics_e2e.waiting import until
@@ -29,7 +29,7 @@ def test_killed_workers_lose_nothing_are_never_early_and_repeat_little(tenant: T
         producing.join()
         account = checker.settled(produced=RECORDS)
         assert (account.lost, account.early, account.changed) == (0, 0, 0), account
-        assert not repeated_beyond(front=checker.front, ready=checker.ready, kills_ms=kills_ms)
+        assert not unexplained_repeats(front=checker.front, ready=checker.ready, kills_ms=kills_ms)
     orders.wait_ready()
     report.add(
         "worker killed",

@@ -18,7 +18,7 @@ import tenacity
 from delayed_topics_devcluster.binaries import binaries
 from delayed_topics_devcluster.context import WithTools
 from delayed_topics_devcluster.errors import CommandFailedError
-from delayed_topics_devcluster.orphans import folder_of_mine, remove_orphans
+from delayed_topics_devcluster.orphans import owned_folder, remove_orphans
 from delayed_topics_devcluster.paths import CRDS
 from delayed_topics_devcluster.pki import write_key_pair
 from delayed_topics_devcluster.ports import free_ports
@@ -59,7 +59,7 @@ class ApiServer(WithTools):
         """`controllers`: whether the controller manager runs too; without it, the test does what the controllers would do."""
         remove_orphans()
         self._controllers = controllers
-        self.folder = folder_of_mine("api")
+        self.folder = owned_folder("api")
         self._programs = binaries()
         self._etcd_port, self._peer_port, self._port = free_ports(3)
         self._running: dict[str, Process] = {}

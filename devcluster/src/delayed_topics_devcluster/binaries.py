@@ -20,7 +20,7 @@ from delayed_topics_devcluster.waiting import wait_until
 __all__ = ["binaries", "require_binaries_or_go"]
 
 BUILD_TIMEOUT_SECONDS = 3600.0
-SIGN_OF_LIFE_SECONDS = 15.0
+PROGRESS_SECONDS = 15.0
 PROGRAMS = (
     "kubectl",
     "etcd",
@@ -114,12 +114,12 @@ def _build(title: str, *, package: str, into: Path, flags: list[str], name: str 
             stdout=output,
             stderr=output,
         )
-        next_sign = time.monotonic() + SIGN_OF_LIFE_SECONDS
+        next_progress = time.monotonic() + PROGRESS_SECONDS
 
         def finished() -> bool:
-            nonlocal next_sign
-            if time.monotonic() >= next_sign:
-                next_sign += SIGN_OF_LIFE_SECONDS
+            nonlocal next_progress
+            if time.monotonic() >= next_progress:
+                next_progress += PROGRESS_SECONDS
                 lines = log.read_text(errors="replace").splitlines()
                 say(f"{len(lines)} modules and packages so far, now {lines[-1] if lines else 'reading modules'}")
             return compiler.poll() is not None

@@ -21,7 +21,7 @@ from delayed_topics_devcluster.commands import run
 from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.kafka import QUICK, java_command, kafka_jars, refusing_policy
 from delayed_topics_devcluster.locks import locked
-from delayed_topics_devcluster.orphans import folder_of_mine, remove_orphans
+from delayed_topics_devcluster.orphans import owned_folder, remove_orphans
 from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.preconditions import require_java
 from delayed_topics_devcluster.processes import Process, listens, start_detached
@@ -187,7 +187,7 @@ class Broker:
             java_options = (*QUICK, f"-XX:SharedArchiveFile={_class_archive()}")
         if self._directory is None:
             remove_orphans()
-            self._directory = folder_of_mine("broker")
+            self._directory = owned_folder("broker")
             self._format(java_options)
         heap = f"{self._heap_megabytes}m"
         options = (f"-Xmx{heap}", f"-Xms{heap}", *java_options)

@@ -15,7 +15,7 @@ from delayed_topics_devcluster.binaries import binaries, require_binaries_or_go
 from delayed_topics_devcluster.errors import DevclusterError, NotInTimeError, PreconditionError
 from delayed_topics_devcluster.images import IMAGES, BuiltImage, build_archive, image_name
 from delayed_topics_devcluster.locks import locked
-from delayed_topics_devcluster.namespace import MADE_FOLDERS, Namespace
+from delayed_topics_devcluster.namespace import MOUNT_POINTS, Namespace
 from delayed_topics_devcluster.orphans import remove_orphans
 from delayed_topics_devcluster.packages import install_for_cluster, refuse_to_harm_docker
 from delayed_topics_devcluster.paths import REPOSITORY, cache_dir, cluster_of
@@ -185,7 +185,7 @@ def _remove() -> None:
                 process.kill()
     for group in sorted(_pod_cgroups(), reverse=True):
         wait_until(partial(_removed, group), what=f"{group} is empty")
-    for folder in MADE_FOLDERS:
+    for folder in MOUNT_POINTS:
         _remove_if_empty(Path(folder))
     for root in roots:
         if root.exists():

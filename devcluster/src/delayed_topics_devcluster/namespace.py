@@ -22,7 +22,7 @@ from delayed_topics_devcluster.waiting import wait_until
 __all__ = [
     "HOST_ADDRESS",
     "KUBELET_FOLDER",
-    "MADE_FOLDERS",
+    "MOUNT_POINTS",
     "NODE_ADDRESS",
     "POD_NETWORK",
     "SERVICE_NETWORK",
@@ -37,10 +37,10 @@ SERVICE_NETWORK = "10.215.0.0/16"
 HOST_DEVICE = "delayed-topics"
 NODE_DEVICE = "eth0"
 KUBELET_FOLDER = "/var/lib/kubelet"
-MADE_FOLDERS = ("/var/lib/cni", KUBELET_FOLDER)  # mount points, which most machines lack
+MOUNT_POINTS = ("/var/lib/cni", KUBELET_FOLDER)  # missing on most machines
 # containerd and the network plugins write to these folders whatever their configuration says, so each is a tmpfs of the
 # cluster's own. Over the kubelet's a folder on disk is mounted, because it holds the volumes of pods.
-PRIVATE_FOLDERS = ("/run", "/var/log", *MADE_FOLDERS)
+PRIVATE_FOLDERS = ("/run", "/var/log", *MOUNT_POINTS)
 UNSHARE = ("unshare", "--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", "--")
 
 
@@ -60,7 +60,7 @@ class Namespace:
         Raises CommandFailedError if the machine has a route to one of the networks already.
         """
         _refuse_taken_networks()
-        for folder in MADE_FOLDERS:
+        for folder in MOUNT_POINTS:
             Path(folder).mkdir(parents=True, exist_ok=True)
         unshare = start_detached([*UNSHARE, pause, owner], log=log)
         children = Path(f"/proc/{unshare.pid}/task/{unshare.pid}/children")

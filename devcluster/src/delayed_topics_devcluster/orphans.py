@@ -7,13 +7,13 @@ from pathlib import Path
 
 from delayed_topics_devcluster.processes import Process
 
-__all__ = ["folder_of_mine", "remove_orphans"]
+__all__ = ["owned_folder", "remove_orphans"]
 
 PREFIX = "delayed-topics-mine-"
 OWNER = "owner.json"
 
 
-def folder_of_mine(kind: str, parent: Path | None = None) -> Path:
+def owned_folder(kind: str, parent: Path | None = None) -> Path:
     """Makes a folder that this process owns, in the folder for temporary files unless `parent` is given. The owner has to record each
     process that it starts: `Process.write(folder / "NAME.json")`.
     """

@@ -10,7 +10,7 @@ from delayed_topics_devcluster.errors import NotInTimeError
 
 __all__ = ["wait_until"]
 
-MOST_SHOWN = 4000
+MAX_SHOWN_CHARACTERS = 4000
 
 Seen = TypeVar("Seen")
 
@@ -46,4 +46,4 @@ def wait_until(
 
 def _shown(seen: Any) -> str:
     text = json.dumps(seen, indent=1, default=repr) if isinstance(seen, dict | list) else repr(seen)
-    return text if len(text) < MOST_SHOWN else text[:MOST_SHOWN] + " …"
+    return text if len(text) < MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + " …"

@@ -17,7 +17,7 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_e2e.plain import Kafka, Record, TopicReader
 from delayed_topics_e2e.waiting import until
 
-__all__ = ["MOST_REPEATED", "Account", "Checker", "by_list", "judge", "repeated_beyond"]
+__all__ = ["MOST_REPEATED", "Account", "Checker", "delay_by_list", "judge", "unexplained_repeats"]
 
 MOST_REPEATED = 5_000
 """How many records of one partition one crash may repeat."""
@@ -56,7 +56,7 @@ class Account:
         return f"lateness p50 {cuts[49]:.0f} ms, p99 {cuts[98]:.0f} ms, most {max(self.lateness_ms)} ms"
 
 
-def by_list(delay_seconds: Sequence[int]) -> DelayOf:
+def delay_by_list(delay_seconds: Sequence[int]) -> DelayOf:
     """The rule of the delay list: the level, counted from 1, selects the entry, or else the attempt does; the last entry repeats."""
 
     def delay(record: Record) -> int:
@@ -89,7 +89,7 @@ def judge(*, front: Sequence[Record], ready: Sequence[Record], dead: Sequence[Re
     )
 
 
-def repeated_beyond(
+def unexplained_repeats(
     *, front: Sequence[Record], ready: Sequence[Record], kills_ms: Sequence[int], most: int = MOST_REPEATED
 ) -> Counter[str]:
     """Counts copies beyond the first that no kill explains, by the topic and partition of their origin.

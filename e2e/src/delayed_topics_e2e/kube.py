@@ -11,7 +11,7 @@ from delayed_topics_devcluster.errors import CommandFailedError
 
 from delayed_topics_e2e.waiting import until
 
-__all__ = ["Kube", "Manifest", "asking_again", "condition", "selector_of"]
+__all__ = ["Kube", "Manifest", "condition", "selector_of", "with_retries"]
 
 Manifest = Mapping[str, Any]
 
@@ -22,7 +22,7 @@ class Kubectl(Protocol):
     def __call__(self, *arguments: str, text_in: str | None = None) -> str: ...
 
 
-ASK_AGAIN_SECONDS = 120.0
+RETRY_SECONDS = 120.0
 NO_ANSWER = (
     "Unable to connect to the server",
     "The connection to the server",
@@ -32,7 +32,7 @@ NO_ANSWER = (
 )
 
 
-def asking_again(kubectl: Kubectl) -> Kubectl:
+def with_retries(kubectl: Kubectl) -> Kubectl:
     """Returns a kubectl that retries if no answer came, as people do: an API server on a busy machine can be late."""
 
     def unanswered(error: BaseException) -> bool:
@@ -41,7 +41,7 @@ def asking_again(kubectl: Kubectl) -> Kubectl:
     patient: Kubectl = tenacity.retry(
         retry=tenacity.retry_if_exception(unanswered),
         wait=tenacity.wait_fixed(1),
-        stop=tenacity.stop_after_delay(ASK_AGAIN_SECONDS),
+        stop=tenacity.stop_after_delay(RETRY_SECONDS),
         reraise=True,
     )(kubectl)
     return patient

@@ -39,14 +39,14 @@ ASK_SECONDS = 10.0
 """The timeout of one call: a client that has lost its connection sometimes gives no answer, and has reconnected by the next call."""
 
 
-def _moving(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     """Whether the error is that of a restarted broker which is not yet connected, or not yet the leader of all its partitions."""
     codes = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
     return isinstance(error, KafkaException) and error.args[0].code() in codes
 
 
-_again_while_moving = tenacity.retry(
-    retry=tenacity.retry_if_exception(_moving),
+_retry_transient = tenacity.retry(
+    retry=tenacity.retry_if_exception(_is_transient),
     wait=tenacity.wait_fixed(0.2),
     stop=tenacity.stop_after_delay(TIMEOUT_SECONDS),
     reraise=True,
@@ -134,7 +134,7 @@ class TopicReader:
         elif not error.retriable() and error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             raise KafkaException(error)
 
-    @_again_while_moving
+    @_retry_transient
     def _ends(self) -> dict[int, int]:
         try:
             metadata = self._consumer.list_topics(self.topic, timeout=ASK_SECONDS).topics[self.topic]
@@ -253,7 +253,7 @@ class Kafka:
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
         self.admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_SECONDS)
 
-    @_again_while_moving
+    @_retry_transient
     def ends(self, topic: str) -> dict[int, int]:
         """Returns by partition the offset that the next record gets."""
         requests = {

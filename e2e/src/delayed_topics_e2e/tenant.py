@@ -15,13 +15,22 @@ from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.names import TopicNames
 from delayed_topics_devcluster.context import Cluster
 
-from delayed_topics_e2e.checker import Checker, DelayOf, by_list
+from delayed_topics_e2e.checker import Checker, DelayOf, delay_by_list
 from delayed_topics_e2e.kube import Kube, Manifest, condition
 from delayed_topics_e2e.node import processes_of, send_signal
 from delayed_topics_e2e.plain import Kafka
 from delayed_topics_e2e.waiting import until
 
-__all__ = ["API_VERSION", "Declared", "Install", "Tenant", "Tenants", "cluster_connection", "let_in", "unique"]
+__all__ = [
+    "API_VERSION",
+    "Declared",
+    "Install",
+    "Tenant",
+    "Tenants",
+    "cluster_connection",
+    "set_tenant_namespaces",
+    "unique",
+]
 
 API_VERSION = "delayedtopics.io/v1alpha1"
 CHART = Path(__file__).parents[3] / "charts" / "delayed-topics"
@@ -173,7 +182,7 @@ class Declared:
         return until(look, what=f"{self.name}: an Event with {mentions}", timeout_seconds=timeout_seconds)
 
     def checker(self, delay_of: DelayOf | None = None) -> Checker:
-        return Checker(self.kafka, self.topic, delay_of or by_list(self.spec["delaySeconds"]))
+        return Checker(self.kafka, self.topic, delay_of or delay_by_list(self.spec["delaySeconds"]))
 
     def audit(self, name: str, *, timeout_seconds: float = AUDIT_TIMEOUT_SECONDS, **spec: Any) -> dict[str, Any]:
         """Applies a DelayedTopicAudit of this topic, and waits for its verdict. Returns the status of the audit."""
@@ -268,15 +277,15 @@ class Tenant:
         self.declared.append(declared)
         return declared
 
-    def leave(self) -> None:
-        """Requests the deletion of the resources with their topics, without waiting for it; `gone` waits."""
+    def request_deletion(self) -> None:
+        """Requests the deletion of the resources with their topics, without waiting for it; `finish_deletion` waits."""
         kube = self.install.kube
         for resource in kube.list("delayedtopics", namespace=self.namespace):
             name = resource["metadata"]["name"]
             kube.patch("delayedtopic", name, {"spec": {"deletionPolicy": "Delete"}}, namespace=self.namespace)
         kube.delete("delayedtopics", "--all", namespace=self.namespace)
 
-    def gone(self) -> None:
+    def finish_deletion(self) -> None:
         """Waits until the resources are deleted; then deletes the namespace, and all topics that were made by hand."""
         # no topic is deleted while Kafka is down, and another story may have stopped it for two minutes
         self.install.kube.delete("delayedtopics", "--all", namespace=self.namespace, wait_seconds=600)
@@ -303,7 +312,7 @@ def cluster_connection(install: Install, name: str, **grant: Any) -> Iterator[st
     kube.delete("clusterkafkaconnection", name)
 
 
-def let_in(install: Install, namespaces: Sequence[str]) -> None:
+def set_tenant_namespaces(install: Install, namespaces: Sequence[str]) -> None:
     """Runs `helm upgrade` with these tenantNamespaces, and leaves all other values as they are."""
     install.cluster.helm(
         *("upgrade", install.release, CHART, "--namespace", install.namespace, "--reset-then-reuse-values"),
