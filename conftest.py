@@ -1,5 +1,6 @@
-"""For every test of the workspace."""
+"""Settings and hooks that apply to every test of the workspace."""
 
+import signal
 import sys
 from collections.abc import Callable, Generator
 
@@ -8,6 +9,10 @@ from hypothesis import settings
 
 from checks.scheduling import ByFile
 
+# A shell without job control starts `make test &` with SIGINT ignored, and every process that a test starts would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # the machines that tests run on are busy with brokers and clusters, so the time that one example takes says nothing
 settings.register_profile("house", settings.get_profile("default"), deadline=None)
 settings.load_profile("house")
@@ -15,11 +20,11 @@ settings.load_profile("house")
 pytest_plugins = ["delayed_topics_devcluster.stories"]
 
 NEEDS = ("check", "process", "spark", "broker", "api", "cluster")
-"""Markers of what a test needs besides Python. One without any is a unit test."""
+"""The markers that say what a test needs besides Python. A test without any of them is a unit test."""
 OUTSIDE = ("subprocess.Popen", "os.posix_spawn", "socket.connect", "socket.bind")
-"""What Python's audit hooks call the ways out of a unit test."""
+"""The events of Python's audit hooks by which a unit test would leave its process."""
 unit_tests: list[str] = []
-"""The one that runs now, if it is one: hooks have no other way to know."""
+"""The test that is running, if it is a unit test. Audit hooks have no other way to know."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
@@ -31,7 +36,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """A unit test that starts a process or talks to a network is told so: that is how a gate gets slow and uncertain."""
+    """Lets the audit hook know whether a unit test is running. Unit tests that start processes or use a network would make the gate slow
+    and unreliable, so they fail."""
     if item.get_closest_marker("unit"):
         unit_tests.append(item.nodeid)
     try:
@@ -42,21 +48,21 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What failed tells what was there: each fixture that has an `evidence()` is asked before it goes."""
+    """Adds the evidence of fixtures to the report of a failed test: what each `evidence()` returns before the fixture is torn down."""
     report = yield
     if report.when == "call" and report.failed:
         for name, fixture in getattr(item, "funcargs", {}).items():
             if hasattr(fixture, "evidence"):
-                report.sections.append((f"{name}, when it failed", told(fixture.evidence)))
+                report.sections.append((f"{name}, when it failed", collected(fixture.evidence)))
     return report
 
 
-def told(evidence: Callable[[], str]) -> str:
-    """What can't be asked any more says why; an exception here would end the whole run."""
+def collected(evidence: Callable[[], str]) -> str:
+    """Returns the evidence, or why there is none. An exception here would end the whole run."""
     try:
         return evidence()
-    except Exception as e:  # noqa: BLE001 - whatever it is, the failure itself is told
-        return f"nothing could be asked: {e!r}"
+    except Exception as e:  # noqa: BLE001 - whatever it is, the test's own failure is still reported
+        return f"there is no evidence: {e!r}"
 
 
 def stay_inside(event: str, arguments: tuple[object, ...]) -> None:

@@ -50,4 +50,4 @@ def test_drain_and_lateness_count_every_record(tmp_path: Path) -> None:
             "order_exempt": 0,
         }
     assert "front → delays → ready" in done.output
-    assert "Medians of 2 runs" in done.output
+    assert "medians of 2 runs" in done.output

@@ -60,7 +60,7 @@ def test_each_wrong_is_found_by_the_first_audit_that_can_see_it(tenant: Tenant, 
             )
     orders.wait_condition("DeliveryVerified", "True")
     report.add(
-        "a chain that finds", f"{LINKS} links, {len(found)} wrongs: {'; '.join(found)}; every other link Verified"
+        "a chain that finds", f"{LINKS} links, {len(found)} violations: {'; '.join(found)}; every other link Verified"
     )
 
 

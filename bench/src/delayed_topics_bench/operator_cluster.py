@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -52,10 +52,6 @@ class Cluster:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._stack.aclose()
-
-    async def create_all(self, manifests: Iterable[Manifest]) -> None:
-        """Creates all objects concurrently, with at most REQUESTS_AT_ONCE requests at once."""
-        await asyncio.gather(*(self.create(manifest) for manifest in manifests))
 
     async def create(self, manifest: Manifest) -> Manifest:
         path = APIS[manifest["kind"]].path(manifest["metadata"].get("namespace"))
