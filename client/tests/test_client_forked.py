@@ -1,6 +1,7 @@
 """A client in a forked child of the process that made it. The threads of the client do not exist in the child, so it could never send
 anything."""
 
+import gc
 import multiprocessing
 from collections.abc import Callable
 from multiprocessing.connection import Connection as Pipe
@@ -54,6 +55,7 @@ def forked(client: Client, call: Callable[[DelayedTopic, Records], object]) -> s
     """Runs the call in a forked child. Returns "done", the text of the exception, or "hangs"."""
 
     def run(answer: Pipe) -> None:
+        gc.disable()  # clients that other tests have left behind can't be destroyed in a forked process
         try:
             call(*client)
         except Exception as e:  # noqa: BLE001  every exception is reported to the parent
