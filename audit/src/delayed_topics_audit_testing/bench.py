@@ -4,12 +4,15 @@ python -m delayed_topics_audit_testing.bench --jars "$(make -s spark-jars)" --re
 """
 
 import json
+import multiprocessing
 import os
 import resource
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import reduce
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from delayed_topics_audit.job import audit
 from delayed_topics_audit.report import render
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.revision import revision
 from delayed_topics_kafka.connection import Connection
 from pyspark.sql import DataFrame, SparkSession
 
@@ -137,27 +141,40 @@ def _peak_bytes(spark: SparkSession) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
+def measure_once(bootstrap_servers: str, records: int, jars: Path, memory: str, report: Path | None) -> list[Figure]:
+    """As `measure`, with a Java machine of its own, since the one of a process is warm after its first audit."""
+    spark = session.start(master=f"local[{os.cpu_count()}]", jars=jars, memory=memory)
+    connection = Connection(bootstrap_servers=bootstrap_servers)
+    return measure(spark, connection, records=records, say=click.echo, report=report)
+
+
 @click.command()
 @click.option(
     "--records", default=[1_000_000], multiple=True, show_default=True, help="Produced records; may be repeated."
 )
+@click.option("--runs", default=3, show_default=True, help="How often each number of records is measured.")
 @click.option("--jars", type=click.Path(path_type=Path), required=True, help="What `make spark-jars` prints.")
 @click.option("--memory", default="1500m", show_default=True, help="Heap of the Java machine.")
 @click.option("--results", type=click.Path(path_type=Path), help="Write the figures there (JSON).")
 @click.option("--report", type=click.Path(path_type=Path), help="Write the last audit's page there (HTML).")
-def main(records: tuple[int, ...], jars: Path, memory: str, results: Path | None, report: Path | None) -> None:
-    """Measures audits of flawless windows."""
+def main(
+    records: tuple[int, ...], runs: int, jars: Path, memory: str, results: Path | None, report: Path | None
+) -> None:
+    """Audits of flawless windows, timed. The figures of all runs are in the results."""
     figures: list[Figure] = []
-    with Broker(heap_megabytes=1024, java_options=()) as broker:
-        connection = Connection(bootstrap_servers=broker.bootstrap)
-        spark = session.start(master=f"local[{os.cpu_count()}]", jars=jars, memory=memory)
-        for count in records:
-            measured = measure(spark, connection, records=count, say=click.echo, report=report)
-            figures += measured
-            click.echo(json.dumps(measured, indent=2))
-    if results is not None:
-        results.parent.mkdir(parents=True, exist_ok=True)
-        results.write_text(json.dumps(figures, indent=2) + "\n")
+    spawn = multiprocessing.get_context("spawn")
+    for run, count in product(range(1, runs + 1), records):
+        # a broker for each, whose disk would fill otherwise
+        with (
+            Broker(heap_megabytes=1024, java_options=()) as broker,
+            ProcessPoolExecutor(max_workers=1, mp_context=spawn) as process,
+        ):
+            measured = process.submit(measure_once, broker.bootstrap, count, jars, memory, report).result()
+        click.echo(json.dumps(measured, indent=2))
+        figures += [{**figure, "run": run, "commit": revision()} for figure in measured]
+        if results is not None:
+            results.parent.mkdir(parents=True, exist_ok=True)
+            results.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":
