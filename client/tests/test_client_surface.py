@@ -174,7 +174,7 @@ def test_what_handlers_raise_is_warned_of_with_its_traceback_and_not_for_each_re
         try:
             raise error
         except Exception as e:  # noqa: BLE001  a handler can raise any exception
-            failures.tell(received(b"secret"), "is retried", e)
+            failures.log(received(b"secret"), "is retried", e)
         (record,) = caplog.records
         return record.levelname, caplog.text
 

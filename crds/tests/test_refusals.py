@@ -36,7 +36,7 @@ def lanes_of(preset: str, lanes: int) -> dict[str, Any]:
     return manifest("DelayedTopic", {"preset": preset, "lanesPerDelay": lanes})
 
 
-MOST_LANES = {preset: (MAX_PARTITIONS - 1) // (len(set(delays)) - 1) for preset, delays in PRESETS.items()}
+MAX_LANES = {preset: (MAX_PARTITIONS - 1) // (len(set(delays)) - 1) for preset, delays in PRESETS.items()}
 NIGHTLY: dict[str, Any] = {"schedule": "0 3 * * *"}
 S3 = {"bucket": "accounts", "secretName": "accounts-s3"}
 
@@ -126,7 +126,7 @@ ACCEPTED = {
     "all delays equal": delayed_topic(delaySeconds=[10] * 64, lanesPerDelay=10_000),
     "10,000 partitions": delayed_topic(delaySeconds=[0, 1], lanesPerDelay=9999, partitions=10_000),
     **{f"preset {preset}": manifest("DelayedTopic", {"preset": preset}) for preset in PRESETS},
-    **{f"the most lanes of {preset}": lanes_of(preset, most) for preset, most in MOST_LANES.items()},
+    **{f"the most lanes of {preset}": lanes_of(preset, most) for preset, most in MAX_LANES.items()},
     "the longest topic": delayed_topic(topic="a" * 241),
     "a reserved name with a topic of its own": delayed_topic("orders.ready", topic="orders"),
     "0 workers": delayed_topic(workers={"replicas": 0}),
@@ -185,7 +185,7 @@ REFUSED = {
     ),
     **{
         f"too many lanes of {preset}": (lanes_of(preset, most + 1), "must be at most 10000 partitions")
-        for preset, most in MOST_LANES.items()
+        for preset, most in MAX_LANES.items()
     },
     "lanes of neither delays nor a preset": (
         manifest("DelayedTopic", {"lanesPerDelay": 2}),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_faults.copies import Copy, read_line
-from delayed_topics_faults.judge import MOST_DOUBLED, Crash, Seen, Terms, Verdict, judge, longest_silence_ms
+from delayed_topics_faults.judge import MAX_DOUBLED, Crash, Seen, Terms, Verdict, judge, longest_silence_ms
 
 TERMS = Terms(front_id="F", delays_id="D", lane_delays=(0, 1), ready_partitions=2, healed_at_ms=0, late_ms=5000)
 COUNT = 200
@@ -106,7 +106,7 @@ def test_one_doubled_record_is_found_and_is_no_breach_after_a_crash() -> None:
 
 def test_more_doubles_of_a_partition_than_a_crash_may_repeat_are_found() -> None:
     _, _, ready, _ = clean()
-    again = [ready[0]._replace(offset=9000 + n) for n in range(MOST_DOUBLED + 1)]
+    again = [ready[0]._replace(offset=9000 + n) for n in range(MAX_DOUBLED + 1)]
 
     found = verdict(replace(TERMS, crashes=(Crash(at_ms=T0 + 500),)), ready=[*ready, *again])
 

@@ -2,7 +2,7 @@
 
 import pytest
 from delayed_topics_faults.copies import Copy
-from delayed_topics_faults.judge import MOST_DOUBLED, Crash, Seen, Terms
+from delayed_topics_faults.judge import MAX_DOUBLED, Crash, Seen, Terms
 from delayed_topics_faults.row import Trial
 from delayed_topics_faults.rows.retries import Failing
 
@@ -11,7 +11,7 @@ CRASH_MS = 1_700_000_000_000
 
 @pytest.mark.parametrize(
     ("before_ms", "most_doubled", "beyond"),
-    [(500, MOST_DOUBLED, 0), (3_000, MOST_DOUBLED, 1), (500, 0, 1)],
+    [(500, MAX_DOUBLED, 0), (3_000, MAX_DOUBLED, 1), (500, 0, 1)],
     ids=["right before the crash", "long before it", "with ExactlyOnce"],
 )
 def test_a_first_attempt_may_come_twice_only_if_it_was_not_committed(

@@ -33,7 +33,7 @@ def test_events_arrive_in_order_and_noise_and_what_newer_workers_tell_is_passed_
         assert noise.flush(120) == 0
         writer = EventWriter(connection, client_id="w-0")
         for number in range(100):
-            writer.tell(event(number))
+            writer.write(event(number))
         writer.close(20)
         assert writer.failed == 0
         follower.catch_up(120, events.append)
@@ -45,7 +45,7 @@ def test_events_arrive_in_order_and_noise_and_what_newer_workers_tell_is_passed_
 def test_without_kafka_nothing_waits_and_the_loss_is_counted() -> None:
     writer = EventWriter(NOWHERE, client_id="w-0")
     for number in range(3):
-        writer.tell(event(number))
+        writer.write(event(number))
     writer.close(0.2)
     assert writer.failed == 3
 
@@ -56,7 +56,7 @@ def test_an_event_that_kafka_does_not_take_is_counted_though_no_other_is_written
     """This is a worker that reports nothing else."""
     monkeypatch.setattr(outbox, "DELIVERY_TIMEOUT_MS", 100)
     writer = EventWriter(NOWHERE, client_id="w-0")
-    writer.tell(event(1))
+    writer.write(event(1))
     wait_until(lambda: writer.failed == 1, what="the event is counted as failed", timeout_seconds=30)
 
 
@@ -67,7 +67,7 @@ def test_each_event_that_kafka_does_not_take_is_counted(monkeypatch: pytest.Monk
 
     def one_has_failed() -> bool:
         nonlocal written
-        writer.tell(event(written))
+        writer.write(event(written))
         written += 1
         return writer.failed > 0
 

@@ -28,7 +28,7 @@ def test_without_the_events_topic_events_are_counted_as_failed(strict_broker: Br
     )
 
     def failed() -> bool:
-        events.tell(Event(kind="worker-started", topic="orders", member="w-0", at_ms=1, detail={}))
+        events.write(Event(kind="worker-started", topic="orders", member="w-0", at_ms=1, detail={}))
         return events.failed > 3
 
     wait_until(failed, what="events are counted as failed")

@@ -62,7 +62,7 @@ def test_a_stranded_reader_goes_on_with_a_new_client(connection: Connection) -> 
 
         reader._reader._stranded.set()
         writer = EventWriter(connection, client_id="w-0")
-        writer.tell(event)
+        writer.write(event)
         writer.close(20)
 
         reader.catch_up(120, events.append)

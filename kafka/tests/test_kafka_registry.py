@@ -232,7 +232,7 @@ def test_events_go_on_after_their_topic_was_deleted_and_created_again(
     def write(*written: Event) -> None:
         writer = EventWriter(connection, client_id="w-0")
         for event in written:
-            writer.tell(event)
+            writer.write(event)
         writer.close(60)
         assert writer.failed == 0
 

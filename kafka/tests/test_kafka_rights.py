@@ -71,7 +71,7 @@ def test_without_the_right_to_write_anything_events_are_counted_and_the_registry
         event = Event(kind="worker-started", topic="orders", member="pod-0", at_ms=1, detail={})
 
         def all_counted() -> bool:
-            writer.tell(event)
+            writer.write(event)
             return writer.failed > 0
 
         wait_until(all_counted, what="events are counted as failed")

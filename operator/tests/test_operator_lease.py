@@ -222,7 +222,7 @@ def elsewhere(store: Store, kube: Answers, clock: Callable[[], float] = lambda: 
 )
 def test_a_connection_of_another_installation_says_whose_it_is_and_how_to_change_that(server: str, words: str) -> None:
     kube, store = Answers(), stored(server=server)
-    asyncio.run(elsewhere(store, kube).say(store.get(*THEIRS) or {}, THEIRS))
+    asyncio.run(elsewhere(store, kube).report(store.get(*THEIRS) or {}, THEIRS))
     ((manager, status),) = kube.applied
     assert manager != FIELD_MANAGER
     (condition,) = status["conditions"]
@@ -231,18 +231,18 @@ def test_a_connection_of_another_installation_says_whose_it_is_and_how_to_change
     assert f"annotate --overwrite clusterkafkaconnection theirs {INSTALLATION}=NAMESPACE" in condition["message"]
 
     written = stored(server=server, **status)
-    asyncio.run(elsewhere(written, kube).say(written.get(*THEIRS) or {}, THEIRS))
+    asyncio.run(elsewhere(written, kube).report(written.get(*THEIRS) or {}, THEIRS))
     assert len(kube.applied) == 1  # the condition is there already, so nothing is written
 
 
 def test_what_is_served_here_is_no_longer_said_to_be_served_elsewhere() -> None:
     kube, store = Answers(), stored(server="first")
-    asyncio.run(elsewhere(store, kube).say(store.get(*THEIRS) or {}, THEIRS))
+    asyncio.run(elsewhere(store, kube).report(store.get(*THEIRS) or {}, THEIRS))
     ours = stored(server="second", **kube.applied[0][1])
-    asyncio.run(elsewhere(ours, kube).unsay(THEIRS))
+    asyncio.run(elsewhere(ours, kube).withdraw(THEIRS))
     assert [status.get("conditions", []) for _, status in kube.applied[1:]] == [[]]
     other_says = stored(server="first", **kube.applied[0][1])
-    asyncio.run(ServedElsewhere(cast(Kube, kube), other_says, namespace="first").unsay(THEIRS))
+    asyncio.run(ServedElsewhere(cast(Kube, kube), other_says, namespace="first").withdraw(THEIRS))
     assert len(kube.applied) == 2  # the condition stays: an operator that does not serve the connection wrote it
 
 

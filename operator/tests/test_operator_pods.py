@@ -4,7 +4,7 @@ from typing import Any
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.delayed_topic.reconcile.workers import POD_WAKE_SECONDS
-from delayed_topics_operator.values.pods import hindrance, told
+from delayed_topics_operator.values.pods import hindrance, obstacle_of_events
 from delayed_topics_operator_testing.simulation import Simulation, resource
 
 
@@ -62,7 +62,7 @@ def test_the_newest_event_that_somebody_has_to_do_something_about_is_told() -> N
             [("FailedCreate", "old"), ("FailedCreate", "new"), ("Unhealthy", "as it should be while it starts")]
         )
     ]
-    found = told(events)
+    found = obstacle_of_events(events)
     assert found is not None
     assert found.message == "StatefulSet orders: FailedCreate: new"
-    assert told(events[2:]) is None
+    assert obstacle_of_events(events[2:]) is None

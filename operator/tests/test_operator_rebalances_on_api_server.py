@@ -33,7 +33,7 @@ def write_rebalance(
 
     def write(kind: EventKind, member: str, **detail: Any) -> None:
         at_ms = int(time.time() * 1000)
-        writer.tell(Event(kind=kind, topic=harness.topic, member=member, at_ms=at_ms, detail=detail))
+        writer.write(Event(kind=kind, topic=harness.topic, member=member, at_ms=at_ms, detail=detail))
 
     def template(member: str) -> dict[str, str]:
         return {"template": templates[member]} if templates else {}

@@ -174,7 +174,7 @@ def test_what_was_refused_is_not_asked_for_with_every_look_but_another_value_is(
 def test_a_refusal_is_forgotten_after_a_while() -> None:
     now = 0.0
     refusals = Refusals(lambda: now)
-    refusals.note("orders", {"a": "1", "b": "2"}, {"a": "no"})
+    refusals.record("orders", {"a": "1", "b": "2"}, {"a": "no"})
     assert set(refusals.of("orders")) == {"a"}
     now = AGAIN_SECONDS
     assert refusals.of("orders") == {}

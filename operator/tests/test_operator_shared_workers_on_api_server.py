@@ -168,7 +168,7 @@ def test_workers_that_were_turned_off_are_looked_after_until_no_topic_needs_them
 
     writer = EventWriter(harness.connection, client_id="w-0")
     raised = {"reason": "NotReleasing", "message": "nothing comes", "raised": True}
-    writer.tell(Event(kind="alarm", topic=harness.topic, member=f"{SHARED}-2", at_ms=1, detail=raised))
+    writer.write(Event(kind="alarm", topic=harness.topic, member=f"{SHARED}-2", at_ms=1, detail=raised))
     writer.close(60)
     harness.wait_for("Alarm", "True", "NotReleasing")
     harness.api.delete("StatefulSet", SHARED, SYSTEM_NAMESPACE)

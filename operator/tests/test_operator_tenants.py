@@ -25,18 +25,18 @@ def tenants(selector: LabelSelector | None, **labels: dict[str, str]) -> Tenants
 
 def test_those_that_are_listed_and_those_that_have_the_labels_are() -> None:
     known = tenants(EVERY, shop={"team": "a"}, other={})
-    assert known.asked_for() == {"listed", "shop"}
-    assert tenants(None, shop={"team": "a"}).asked_for() == {"listed"}
+    assert known.requested() == {"listed", "shop"}
+    assert tenants(None, shop={"team": "a"}).requested() == {"listed"}
 
 
 def test_the_platforms_own_namespaces_are_nobodys_whatever_their_labels_are() -> None:
-    assert tenants(EVERY, system={"team": "a"}, audits={"team": "a"}).asked_for() == {"listed"}
+    assert tenants(EVERY, system={"team": "a"}, audits={"team": "a"}).requested() == {"listed"}
 
 
 def test_one_is_a_tenants_as_soon_as_what_is_in_it_was_listed_and_no_longer_than_it_is_asked_for() -> None:
     known = tenants(EVERY, shop={"team": "a"})
     assert not known.may_use("shop")
-    assert known.enter(known.asked_for()) == {"shop"}
+    assert known.enter(known.requested()) == {"shop"}
     assert known.may_use("shop")
     assert known.may_audit("shop")
     assert known.worker_namespaces == {"system", "listed", "shop"}

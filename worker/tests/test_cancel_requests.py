@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_kafka.control import ControlRead
-from delayed_topics_worker.requests import MOST_AT_ONCE, MOST_WITHDRAWN, Requests
+from delayed_topics_worker.requests import MAX_AT_ONCE, MAX_WITHDRAWN, Requests
 
 NOW_MS: Final = 1_790_000_000_000
 NEVER_MS: Final = 0
@@ -63,21 +63,21 @@ def test_an_answer_that_comes_after_the_request_was_withdrawn_is_taken_back() ->
 
 def test_what_was_withdrawn_is_remembered_for_the_last_ones() -> None:
     requests = Requests()
-    for number in range(MOST_WITHDRAWN + 1):
+    for number in range(MAX_WITHDRAWN + 1):
         take(requests, read(b"%d" % number, None))
-    assert len(requests.withdrawn) == MOST_WITHDRAWN
+    assert len(requests.withdrawn) == MAX_WITHDRAWN
     assert b"0" not in requests.withdrawn
 
 
 def test_many_requests_of_which_nothing_is_heard_are_answered_in_parts_and_each_once() -> None:
     """The producer drops answers for which its queue has no room."""
-    requests, ids = Requests(), [b"o-%04d" % number for number in range(2 * MOST_AT_ONCE + 1)]
+    requests, ids = Requests(), [b"o-%04d" % number for number in range(2 * MAX_AT_ONCE + 1)]
     for of_id in ids:
         requests.take(read(of_id), most=len(ids))
     parts: list[list[bytes]] = []
     while answers := requests.take_answers(not_found_before_ms=NOW_MS + 1):
         parts.append([of_id for of_id, _ in answers])
-    assert [len(part) for part in parts] == [MOST_AT_ONCE, MOST_AT_ONCE, 1]
+    assert [len(part) for part in parts] == [MAX_AT_ONCE, MAX_AT_ONCE, 1]
     assert [of_id for part in parts for of_id in part] == ids
 
 

@@ -94,7 +94,7 @@ class Worker:
 
 @pytest.fixture(autouse=True)
 def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "MOST_REQUESTS", MOST)
+    monkeypatch.setattr(control, "MAX_REQUESTS", MOST)
 
 
 @pytest.mark.parametrize("kind", [ControlKind.CANCEL, ControlKind.CANCELLED])

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from delayed_topics_worker_testing.generations import Generation, moves, must_have_heard
+from delayed_topics_worker_testing.generations import Generation, moves, must_have_learned
 
 A, B = ("orders", 0), ("orders", 1)
 
@@ -34,16 +34,16 @@ def test_a_member_never_had_a_partition_that_it_did_not_hear_of() -> None:
 def test_who_is_alive_hears_of_a_generation_that_lasts() -> None:
     recorded = [generation(number, at, a="w0", b="w1") for number, at in ((1, 10), (2, 20), (3, 20), (4, 30))]
     alive, late = process("w0", 0), process("w1", 16)
-    assert must_have_heard(recorded, [alive, late], "classic") == {(1, "w0"), (3, "w0"), (4, "w0"), (4, "w1")}
+    assert must_have_learned(recorded, [alive, late], "classic") == {(1, "w0"), (3, "w0"), (4, "w0"), (4, "w1")}
 
 
 def test_whose_process_ends_soon_after_a_generation_may_not_have_heard_of_it() -> None:
     recorded = [generation(1, 10, a="w0", b="w1"), generation(2, 30, a="w0", b="w1")]
-    assert must_have_heard(recorded, [process("w0", 0, 30)], "classic") == {(1, "w0")}
+    assert must_have_learned(recorded, [process("w0", 0, 30)], "classic") == {(1, "w0")}
 
 
 def test_a_generation_says_nothing_of_members_that_it_gives_nothing() -> None:
-    assert must_have_heard([generation(1, 10, a="w0")], [process("w1", 0)], "classic") == set()
+    assert must_have_learned([generation(1, 10, a="w0")], [process("w1", 0)], "classic") == set()
 
 
 def test_an_epoch_gives_partitions_to_several_members_one_after_the_other() -> None:
@@ -54,4 +54,4 @@ def test_an_epoch_gives_partitions_to_several_members_one_after_the_other() -> N
 def test_who_goes_on_after_its_heartbeat_was_answered_has_heard_the_answer() -> None:
     recorded = [generation(1, 10, a="w0"), generation(1, 10, b="w1"), generation(2, 11, b="w0")]
     alive, killed = process("w0", 9), process("w1", 0, 10)
-    assert must_have_heard(recorded, [alive, killed], "consumer") == {(1, "w0"), (2, "w0")}
+    assert must_have_learned(recorded, [alive, killed], "consumer") == {(1, "w0"), (2, "w0")}

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.broker
 WINDOW_BYTES = 8 << 20
 FAR = 60_000
 """The number of records that wait long. Each counts as at least 1,000 bytes, so together they are seven times the window."""
-MOST_MEGABYTES = 200
+MAX_MEGABYTES = 200
 QUEUED_BYTES = 1000 * 500
 """What may come in between two checks of the memory: a turn takes in up to 1,000 records."""
 
@@ -103,7 +103,7 @@ def test_copies_on_their_way_are_bounded_wherever_their_bytes_are(harness: Worke
 
     wait_until(lambda: orders.released() == partitions * (small + large), what="all come out", timeout_seconds=400)
 
-    assert resident_megabytes(worker.pid) < MOST_MEGABYTES
+    assert resident_megabytes(worker.pid) < MAX_MEGABYTES
 
 
 @pytest.mark.slow

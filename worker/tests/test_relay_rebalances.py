@@ -9,7 +9,14 @@ from delayed_topics_core.rebalances import Rebalance
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_worker import alarms, report
-from delayed_topics_worker_testing.generations import events_of, members_now, moves, noted_by_kafka, owners_now, told
+from delayed_topics_worker_testing.generations import (
+    events_of,
+    members_now,
+    moves,
+    owners_now,
+    recorded_generations,
+    reported_rebalances,
+)
 from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 from delayed_topics_worker_testing.process import Launch
@@ -29,13 +36,14 @@ def test_every_rebalance_of_the_classic_protocol_is_told_once_with_what_moved(ha
     first.kill()
     wait_until(lambda: set(owners_now(orders).values()) == {"orders-2"}, what="one worker has all partitions")
     wait_until(
-        lambda: told(orders)[-1].reason == "WorkerLost", what="a rebalance with the reason WorkerLost is reported"
+        lambda: reported_rebalances(orders)[-1].reason == "WorkerLost",
+        what="a rebalance with the reason WorkerLost is reported",
     )
-    wait_until(lambda: all(r.ended_at_ms for r in told(orders)), what="all rebalances have ended")
+    wait_until(lambda: all(r.ended_at_ms for r in reported_rebalances(orders)), what="all rebalances have ended")
 
-    found = told(orders)
+    found = reported_rebalances(orders)
 
-    assert [(r.generation, r.moved_partitions) for r in found] == list(moves(noted_by_kafka(orders)))
+    assert [(r.generation, r.moved_partitions) for r in found] == list(moves(recorded_generations(orders)))
     assert [r.reason for r in found[:3]] == ["WorkerJoined"] * 3
     left = len([owner for owner in before.values() if owner != "orders-2"])
     assert sum(r.moved_partitions for r in found[3:]) == left
@@ -58,11 +66,12 @@ def test_with_the_consumer_protocol_each_partition_that_has_another_worker_is_to
     assert moved
 
     wait_until(
-        lambda: sum(r.moved_partitions for r in told(orders)) == len(alone) + 2 * moved, what="every move is reported"
+        lambda: sum(r.moved_partitions for r in reported_rebalances(orders)) == len(alone) + 2 * moved,
+        what="every move is reported",
     )
 
-    found = told(orders)
-    assert [(r.generation, r.moved_partitions) for r in found] == list(moves(noted_by_kafka(orders, "consumer")))
+    found = reported_rebalances(orders)
+    assert [(r.generation, r.moved_partitions) for r in found] == list(moves(recorded_generations(orders, "consumer")))
     assert [r.reason for r in found if r.moved_partitions] == sorted(r.reason for r in found)
     assert {r.reason for r in found} == {"WorkerJoined", "WorkerLeft"}
 
@@ -114,7 +123,9 @@ def test_records_that_were_due_while_nobody_served_them_are_counted_as_delayed_b
 ) -> None:
     orders = harness.declare((3,), front_partitions=2, partitions=3)
     first = harness.start(orders, member="orders-0")
-    wait_until(lambda: told(orders)[-1].delayed_records == 0, what="the worker reports that no record was due")
+    wait_until(
+        lambda: reported_rebalances(orders)[-1].delayed_records == 0, what="the worker reports that no record was due"
+    )
     for number in range(300):
         orders.produce(b"%d" % number, partition=number % 2)
     orders.flush()
@@ -131,11 +142,17 @@ def test_records_that_were_due_while_nobody_served_them_are_counted_as_delayed_b
     orders.flush()
     everything = orders.ready(350)
 
-    wait_until(lambda: told(orders)[-1].delayed_records is not None, what="the delayed records are out and counted")
+    wait_until(
+        lambda: reported_rebalances(orders)[-1].delayed_records is not None,
+        what="the delayed records are out and counted",
+    )
 
-    assert [r.delayed_records for r in told(orders)] == [0, len([r for r in everything if r.late_ms > 1000])]
+    assert [r.delayed_records for r in reported_rebalances(orders)] == [
+        0,
+        len([r for r in everything if r.late_ms > 1000]),
+    ]
     assert min(r.late_ms for r in late) > 1000
-    assert told(orders)[-1].delayed_records == 300
+    assert reported_rebalances(orders)[-1].delayed_records == 300
 
 
 @pytest.mark.parametrize(
@@ -161,7 +178,7 @@ def test_a_worker_that_is_not_to_come_back_leaves_its_partitions_at_once(
         wait_until(lambda: len(owners_now(orders)) == 8, what="one worker has all partitions")
 
     assert doubled(all_ready(orders, sent)) == 0
-    assert {r.reason for r in told(orders)} == {"WorkerJoined", "WorkerLeft"}
+    assert {r.reason for r in reported_rebalances(orders)} == {"WorkerJoined", "WorkerLeft"}
 
 
 def of_template(name: str) -> Launch:
@@ -188,20 +205,20 @@ def test_rebalances_since_pods_were_replaced_for_an_edited_spec_say_so(
     def all_served_by(*names: str) -> None:
         def served() -> bool:
             owners = owners_now(orders)
-            ended = all(r.ended_at_ms is not None for r in told(orders))
+            ended = all(r.ended_at_ms is not None for r in reported_rebalances(orders))
             return len(owners) == 8 and set(owners.values()) == set(names) and ended
 
         wait_until(served, what=f"{names} serve all partitions")
 
     all_served_by("orders-0", "orders-1")
-    before = told(orders)
+    before = reported_rebalances(orders)
     for member, other in (("orders-1", "orders-0"), ("orders-0", "orders-1")):
         assert members[member].terminate() == 0
         all_served_by(other)
         members[member] = harness.start(orders, member=member, protocol="consumer", launch=of_template(second_template))
         all_served_by("orders-0", "orders-1")
 
-    found = told(orders)
+    found = reported_rebalances(orders)
     assert {r.reason for r in before} == {"WorkerJoined"}
     assert len(found) >= len(before) + 4
     assert {r.reason for r in found[len(before) :]} == reasons
@@ -212,7 +229,7 @@ def test_an_assignment_tells_what_the_worker_kept(harness: WorkerHarness) -> Non
     orders = harness.declare((0, 1), front_partitions=4, partitions=4)
     for n in range(2):
         harness.start(orders, member=f"orders-{n}")
-    wait_until(lambda: told(orders)[-1].ended_at_ms is not None, what="two workers share the partitions")
+    wait_until(lambda: reported_rebalances(orders)[-1].ended_at_ms is not None, what="two workers share the partitions")
 
     first, *_, last = [e.detail for e in events_of(orders) if e.kind == "assignment" and e.member == "orders-0"]
 
@@ -234,13 +251,13 @@ def test_of_records_that_come_twice_when_a_worker_was_lost_the_rebalance_has_cou
         wait_until(lambda: len(sent) > 1_500, what="records come out")
         lost.signal(signal.SIGSTOP)
         wait_until(lambda: set(owners_now(orders).values()) == {"orders-1"}, what="the other worker has all partitions")
-        wait_until(lambda: told(orders)[-1].reason == "WorkerLost", what="the lost worker is reported")
-        assert told(orders)[-1].in_flight_records is None, "only the lost worker knows"
-        lost_in = told(orders)[-1].generation
+        wait_until(lambda: reported_rebalances(orders)[-1].reason == "WorkerLost", what="the lost worker is reported")
+        assert reported_rebalances(orders)[-1].in_flight_records is None, "only the lost worker knows"
+        lost_in = reported_rebalances(orders)[-1].generation
         lost.signal(signal.SIGCONT)
 
         def counted() -> list[int | None]:
-            return [r.in_flight_records for r in told(orders) if r.generation == lost_in]
+            return [r.in_flight_records for r in reported_rebalances(orders) if r.generation == lost_in]
 
         wait_until(lambda: counted() != [None], what="the lost worker reports how many copies it had in flight")
 
@@ -269,13 +286,15 @@ def test_a_worker_that_restarts_within_its_session_is_no_part_of_the_last_rebala
     def caught_up() -> int:
         return len([event for event in events_of(orders) if event.detail.get("change") == "caught-up"])
 
-    wait_until(lambda: told(orders)[-1].delayed_records == 0, what="both workers have served what was due")
-    before, known = told(orders), caught_up()
+    wait_until(
+        lambda: reported_rebalances(orders)[-1].delayed_records == 0, what="both workers have served what was due"
+    )
+    before, known = reported_rebalances(orders), caught_up()
     assert second.terminate() == 0
     harness.start(orders, member="orders-1")
     wait_until(lambda: caught_up() > known, what="the restarted worker reports that it has caught up")
 
-    assert told(orders) == before
+    assert reported_rebalances(orders) == before
 
 
 def test_partitions_that_move_because_the_topic_has_more_are_told_as_a_change_of_the_topic(
@@ -285,12 +304,12 @@ def test_partitions_that_move_because_the_topic_has_more_are_told_as_a_change_of
     orders = harness.declare((0, 1), front_partitions=4, partitions=4)
     for n in range(2):
         harness.start(orders, member=f"orders-{n}")
-    wait_until(lambda: told(orders)[-1].ended_at_ms is not None, what="two workers share the partitions")
-    before = len(told(orders))
+    wait_until(lambda: reported_rebalances(orders)[-1].ended_at_ms is not None, what="two workers share the partitions")
+    before = len(reported_rebalances(orders))
     orders.grow_front(5)
 
     def since() -> tuple[Rebalance, ...]:
-        return told(orders)[before:]
+        return reported_rebalances(orders)[before:]
 
     def both_have_moved() -> bool:
         # there are two rebalances if the first worker that sees the new partition is not the leader of the group, which assigns them

@@ -199,7 +199,7 @@ class FakeEventWriter:
         self.assigned: list[str] = []
         self.rebalances: list[Event] = []
 
-    def tell(self, event: Event) -> None:
+    def write(self, event: Event) -> None:
         if event.kind == "rebalance":
             self.rebalances.append(event)
         if event.kind == "assignment":

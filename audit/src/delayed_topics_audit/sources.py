@@ -40,14 +40,14 @@ _RACK_OF_THIS_POD: Final = {
 replica counts as nearer."""
 OFFSETS_IN_A_TASK: Final = 2_000_000
 """About half a minute of one core. If a task fails, so much is read again."""
-MOST_TASKS: Final = 10_000
+MAX_TASKS: Final = 10_000
 """The maximum number of tasks for one topic. The driver keeps a few kilobytes for each of them until the audit ends."""
 
 
 def offsets_in_a_task(starts: Sequence[int], ends: Sequence[int]) -> int:
     """Returns the maximum number of offsets in a task, for a topic with these offsets by partition. A topic with more than 2 * 10^10
     offsets gets larger tasks, not more of them."""
-    return max(OFFSETS_IN_A_TASK, -(-(sum(ends) - sum(starts)) // MOST_TASKS))
+    return max(OFFSETS_IN_A_TASK, -(-(sum(ends) - sum(starts)) // MAX_TASKS))
 
 
 def read(

@@ -11,7 +11,7 @@ import click
 from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.progress import say, step
 
-from delayed_topics_bench.others import MOST_SHARE, Usage, others_share
+from delayed_topics_bench.others import MAX_SHARE, Usage, others_share
 from delayed_topics_bench.pace import Pace
 from delayed_topics_bench.parts import PARTS, Task
 from delayed_topics_bench.peers import PEERS
@@ -25,7 +25,7 @@ __all__ = ["main"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 POSITIVE = click.IntRange(min=1)
-MOST_TRIES = 5
+MAX_TRIES = 5
 OWN_FILES = {"rebalance": "rebalance", "shared": "shared", "neighbours": "shared"}
 """Parts whose results have a file of their own, with its name. They are not run together with parts of other files."""
 FULL_RUNS_ONLY = ("profile", "peers", "recovery", *OWN_FILES)
@@ -147,16 +147,16 @@ def _measure_part(part: str, testbed: Testbed, plan: Plan, kept: Results, pace: 
 def _run_validly(part: str, task: Task, kept: Results, pace: Pace, *, strict: bool) -> None:
     """Repeats a task until its run is valid. Raises DevclusterError if no run is valid, or if the task fails."""
     problem: str | None = None
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_TRIES):
         before, paced = Usage.now(), pace.count
         entries = task()
         others, slowed = others_share(before, Usage.now()), pace.slowed_since(paced)
         problem = next((entry.problem for entry in entries if entry.problem), None)
-        if problem is None and others > MOST_SHARE:
+        if problem is None and others > MAX_SHARE:
             problem = f"other programs took {others:.0%} of the machine"
         if problem is None or not strict:
             for entry in entries:
                 kept.add(part, replace(entry, problem=problem), others=others, slowed=slowed)
             return
         say(f"the run is not valid and is repeated: {problem}")
-    raise DevclusterError(f"no valid run in {MOST_TRIES} tries: {problem}")
+    raise DevclusterError(f"no valid run in {MAX_TRIES} tries: {problem}")

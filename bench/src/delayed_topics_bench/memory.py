@@ -16,7 +16,7 @@ from delayed_topics_bench.testbed import PARTITIONS, Testbed
 __all__ = ["Memory", "memory"]
 
 ROOMY_WINDOW_BYTES = 4 << 30
-MOST_HELD = 16_000
+MAX_HELD = 16_000
 """The most records of a partition. A worker reads up to 20,000 offsets of a partition ahead, and keys are not spread evenly."""
 SAME_SECONDS = 3.0
 """A worker whose number of held records has not changed for this long has stopped reading."""
@@ -42,7 +42,7 @@ class Memory:
 
 def memory(testbed: Testbed, *, held: int, size: int) -> Memory:
     """Lets new workers read the hopped records: one with room for all of them, and one with the standard window."""
-    partitions = max(PARTITIONS, math.ceil(held / MOST_HELD))
+    partitions = max(PARTITIONS, math.ceil(held / MAX_HELD))
     declared = partial(testbed.declared, (HOP_DELAY_SECONDS,), partitions=partitions)
     with declared() as nothing, testbed.workers(nothing, 1) as (idle,):
         idle_bytes = idle.resident_bytes()

@@ -12,7 +12,7 @@ from delayed_topics_devcluster.errors import DevclusterError
 from delayed_topics_devcluster.progress import say
 
 from delayed_topics_bench.operator_run import DEFAULT, PARTS, QUICK, OperatorPlan, Task, measure
-from delayed_topics_bench.others import MOST_SHARE, Usage, others_share
+from delayed_topics_bench.others import MAX_SHARE, Usage, others_share
 from delayed_topics_bench.pace import Pace
 from delayed_topics_bench.plots import draw
 from delayed_topics_bench.report import show, write_documents
@@ -22,7 +22,7 @@ __all__ = ["main"]
 
 POSITIVE = click.IntRange(min=1)
 NAME = "operator"
-MOST_TRIES = 3
+MAX_TRIES = 3
 
 
 def _field(flag: str, name: str, text: str) -> Callable[..., Any]:
@@ -68,7 +68,7 @@ def _measure(plan: OperatorPlan, parts: Sequence[str], kept: Results) -> None:
     """Runs all parts. Raises DevclusterError if a part has too few valid runs after all tries."""
     valid = dict.fromkeys(parts, 0)
     with Pace() as pace:
-        for number in range(1, plan.runs * MOST_TRIES + 1):
+        for number in range(1, plan.runs * MAX_TRIES + 1):
             lacking = [part for part in parts if valid[part] < plan.runs]
             if not lacking:
                 return
@@ -77,7 +77,7 @@ def _measure(plan: OperatorPlan, parts: Sequence[str], kept: Results) -> None:
     lacking = [part for part in parts if valid[part] < plan.runs]
     if lacking:
         raise DevclusterError(
-            f"fewer than {plan.runs} valid runs in {plan.runs * MOST_TRIES} rounds: {', '.join(lacking)}"
+            f"fewer than {plan.runs} valid runs in {plan.runs * MAX_TRIES} rounds: {', '.join(lacking)}"
         )
 
 
@@ -86,7 +86,7 @@ async def _keep(plan: OperatorPlan, kept: Results, valid: dict[str, int], pace: 
     before, paced = Usage.now(), pace.count
     entry = await task()
     others, slowed = others_share(before, Usage.now()), pace.slowed_since(paced)
-    problem = f"other programs took {others:.0%} of the machine" if others > MOST_SHARE else None
+    problem = f"other programs took {others:.0%} of the machine" if others > MAX_SHARE else None
     if problem and plan.strict:
         say(f"{part}: the run is not valid and is not kept, because {problem}")
         return

@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MOST_SHARE", "Usage", "family", "others_share", "programs_ticks", "seconds_of_family"]
+__all__ = ["MAX_SHARE", "Usage", "family", "others_share", "programs_ticks", "seconds_of_family"]
 
-MOST_SHARE = 0.05
+MAX_SHARE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)

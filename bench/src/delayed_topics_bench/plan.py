@@ -7,8 +7,8 @@ __all__ = ["DEFAULT", "QUICK", "SIZE", "Plan"]
 
 SIZE = 100
 """Bytes of a value, unless another size is given."""
-MOST_BACKLOG_BYTES = 600_000_000
-MOST_CEILING_BYTES = 2_000_000_000
+MAX_BACKLOG_BYTES = 600_000_000
+MAX_CEILING_BYTES = 2_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +51,10 @@ class Plan:
         return os.cpu_count() or 1
 
     def records_of(self, size: int) -> int:
-        return min(self.records, MOST_BACKLOG_BYTES // size)
+        return min(self.records, MAX_BACKLOG_BYTES // size)
 
     def ceiling_records_of(self, size: int) -> int:
-        return min(self.ceiling_records, MOST_CEILING_BYTES // size)
+        return min(self.ceiling_records, MAX_CEILING_BYTES // size)
 
 
 DEFAULT = Plan()

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 from confluent_kafka import Consumer, TopicPartition
 from delayed_topics_devcluster.pace import paced, repeated
 from delayed_topics_devcluster.waiting import wait_until
-from delayed_topics_worker_testing.generations import noted_by_kafka
+from delayed_topics_worker_testing.generations import recorded_generations
 from delayed_topics_worker_testing.harness import DeclaredTopic
 
 from delayed_topics_bench.interruption import CALM_SECONDS, Interruption, Owners, interruption, moved_since
@@ -269,7 +269,7 @@ def rebalance(testbed: Testbed, setup: Setup, *, members: int, partitions: int, 
                     up_ms = _now_ms()
                 after = group.wait_settled()
                 received.wait_calm(gap_ms=CALM_GAP_MS, after_ms=event_ms)
-            noted = noted_by_kafka(topic, setup.protocol)
+            recorded = recorded_generations(topic, setup.protocol)
         finally:
             group.end()
     its = {"restart": before, "join": after}.get(event, {})
@@ -278,7 +278,7 @@ def rebalance(testbed: Testbed, setup: Setup, *, members: int, partitions: int, 
         received.appends_ms,
         received.sent_ms,
         event_ms=event_ms,
-        moved=_of_front(topic, own | moved_since(before, noted, event_ms=event_ms)),
+        moved=_of_front(topic, own | moved_since(before, recorded, event_ms=event_ms)),
         interval_ms=1000 / PER_PARTITION_PER_SECOND,
         own=_of_front(topic, own),
         up_ms=up_ms,

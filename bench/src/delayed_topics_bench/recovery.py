@@ -21,7 +21,7 @@ __all__ = ["DELAY_SECONDS", "Recovered", "System", "ours", "recovery", "theirs"]
 
 DELAY_SECONDS = 120
 """The delay of all records; RocketMQ has a level for it. The crash and the recovery take place before the first record is due."""
-MOST_PER_SECOND = 100_000
+MAX_PER_SECOND = 100_000
 IN_FLIGHT = 2_000
 """The bound of unacknowledged messages. RocketMQ's producer has none, and its broker rejects what it can't accept in time."""
 IDLE_SECONDS, LATE_SECONDS = 60, 300
@@ -78,7 +78,7 @@ def recovery(testbed: Testbed, system: System, *, records: int) -> Recovered:
     """Sends all records, kills all servers, and starts them again before the records become due."""
     directory = testbed.new_directory()
     before_bytes = system.stored_bytes()
-    with system.load(directory, records, min(MOST_PER_SECOND, records)) as program:
+    with system.load(directory, records, min(MAX_PER_SECOND, records)) as program:
         program.expect("sent", timeout_seconds=SENT_SECONDS)
         disk_bytes, memory_bytes = system.stored_bytes() - before_bytes, system.resident_bytes()
         with step("SIGKILL, and a new start"):

@@ -51,7 +51,7 @@ class FailureLog:
         self._warned: dict[str, tuple[float, int]] = {}
         """By name of the type: when the last warning was, and how many exceptions were logged at INFO since."""
 
-    def tell(self, record: Record, becomes: str, error: BaseException) -> None:
+    def log(self, record: Record, becomes: str, error: BaseException) -> None:
         """Logs the error of a handler. `becomes` says what becomes of the record."""
         kind, now = type(error).__qualname__, self._clock()
         at, quiet = self._warned.get(kind, (-inf, 0))

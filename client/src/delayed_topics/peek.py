@@ -20,7 +20,7 @@ from delayed_topics.record import number_in
 from delayed_topics.scan import Found, Range, Scanner
 from delayed_topics.way_shown import record_as_dict, shown
 
-LEAST_READ: Final = 100
+MIN_READ: Final = 100
 """The least number of offsets to read at a time from a partition. With ExactlyOnce, up to half of them are transaction markers."""
 
 
@@ -82,7 +82,7 @@ def peek(
         return False
 
     while wanting := {p: span for p, span in left.items() if len(found[p]) < count and span.start < span.end}:
-        spans = {p: Range(start, min(end, start + max(count, LEAST_READ))) for p, (start, end) in wanting.items()}
+        spans = {p: Range(start, min(end, start + max(count, MIN_READ))) for p, (start, end) in wanting.items()}
         scanner.read(spans, take)
         left |= {place: Range(span.end, left[place].end) for place, span in spans.items()}
     waiting = [_next(record, layout) for records in found.values() for record in records[:count]]

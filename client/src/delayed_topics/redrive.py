@@ -55,8 +55,8 @@ KEPT: Final = frozenset({ID, GROUP, DELIVER_AT, DELAY_LEVEL, TARGET, CREATED_AT}
 """Own headers that the copy keeps. Without the others, the copy is a first attempt."""
 NO_REASON: Final = "none"
 """Stands for the reason of a record in the dead-letter topic that has no `dt-reason`."""
-MOST_AT_ONCE: Final = 500
-MOST_BYTES_AT_ONCE: Final = 8 << 20
+MAX_AT_ONCE: Final = 500
+MAX_BYTES_AT_ONCE: Final = 8 << 20
 """The limits of one transaction: the number of dead letters, and the bytes of their values. The last one may exceed the limit of bytes."""
 
 
@@ -150,7 +150,7 @@ class _Redrive:
             self.batch.append(record)
             self.done.sent[reason] += 1
         self.next_offsets[place] = record.offset + 1
-        if len(self.batch) >= MOST_AT_ONCE or sum(len(r.value or b"") for r in self.batch) >= MOST_BYTES_AT_ONCE:
+        if len(self.batch) >= MAX_AT_ONCE or sum(len(r.value or b"") for r in self.batch) >= MAX_BYTES_AT_ONCE:
             self.send()
         return self.count is not None and self.done.sent.total() >= self.count
 

@@ -13,7 +13,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable, call_error, making_client
 from delayed_topics_kafka.messages import headers_of
-from delayed_topics_kafka.reader import IGNORED_ERRORS, MOST_AT_ONCE, reader_config
+from delayed_topics_kafka.reader import IGNORED_ERRORS, MAX_AT_ONCE, reader_config
 
 from delayed_topics.record import number_in
 
@@ -90,7 +90,7 @@ class Scanner(Closing):
         self._consumer.assign([TopicPartition(*key, span.start) for key, span in left.items()])
         deadline = Deadline(SILENT_SECONDS)
         while left:
-            messages = self._consumer.consume(MOST_AT_ONCE, 0.2)
+            messages = self._consumer.consume(MAX_AT_ONCE, 0.2)
             if messages:
                 deadline = Deadline(SILENT_SECONDS)
             elif deadline.over:

@@ -305,10 +305,10 @@ class Consumer:
                 try:
                     result = self._handler(record)
                 except Reject as e:
-                    self._failures.tell(record, "becomes a dead letter", e)
+                    self._failures.log(record, "becomes a dead letter", e)
                     records.reject(record, getattr(e, "reason", e))  # a subclass may not call Reject.__init__
                 except FAILURES as e:
-                    self._failures.tell(record, "is retried", e)
+                    self._failures.log(record, "is retried", e)
                     records.retry(record, e)
                 else:
                     check_result(self._handler, result)

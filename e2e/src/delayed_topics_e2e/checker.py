@@ -17,9 +17,9 @@ from delayed_topics_core.names import TopicNames
 from delayed_topics_e2e.plain import Kafka, Record, TopicReader
 from delayed_topics_e2e.waiting import until
 
-__all__ = ["MOST_REPEATED", "Account", "Checker", "delay_by_list", "judge", "unexplained_repeats"]
+__all__ = ["MAX_REPEATED", "Account", "Checker", "delay_by_list", "judge", "unexplained_repeats"]
 
-MOST_REPEATED = 5_000
+MAX_REPEATED = 5_000
 """How many records of one partition one crash may repeat."""
 BEFORE_MS, AFTER_MS = 3_000, 5_000
 """The time around a kill in which copies may be repeated. Workers commit ten times a second, so earlier copies are committed. A pod that
@@ -90,7 +90,7 @@ def judge(*, front: Sequence[Record], ready: Sequence[Record], dead: Sequence[Re
 
 
 def unexplained_repeats(
-    *, front: Sequence[Record], ready: Sequence[Record], kills_ms: Sequence[int], most: int = MOST_REPEATED
+    *, front: Sequence[Record], ready: Sequence[Record], kills_ms: Sequence[int], most: int = MAX_REPEATED
 ) -> Counter[str]:
     """Counts copies beyond the first that no kill explains, by the topic and partition of their origin.
 

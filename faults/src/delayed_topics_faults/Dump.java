@@ -33,7 +33,7 @@ public class Dump {
             "dt-error");
     static final String EXPECTED = "faults-expect";
     static final int SHOWN_BYTES = 200;
-    static final long MOST_MILLIS = 120_000;
+    static final long MAX_MILLIS = 120_000;
 
     public static void main(String[] arguments) throws Exception {
         var properties = new Properties();
@@ -68,10 +68,10 @@ public class Dump {
             long requested = p.partition() + 1 < request.length ? Long.parseLong(request[p.partition() + 1]) : 0;
             consumer.seek(p, Math.max(requested, begins.get(p)));
         }
-        long until = System.currentTimeMillis() + MOST_MILLIS;
+        long until = System.currentTimeMillis() + MAX_MILLIS;
         while (all.stream().anyMatch(p -> consumer.position(p) < ends.get(p))) {
             if (System.currentTimeMillis() > until) {
-                throw new IllegalStateException(topic + " was not read to its end in " + MOST_MILLIS + " ms");
+                throw new IllegalStateException(topic + " was not read to its end in " + MAX_MILLIS + " ms");
             }
             for (ConsumerRecord<byte[], byte[]> r : consumer.poll(Duration.ofMillis(100))) {
                 if (r.offset() < ends.get(new TopicPartition(topic, r.partition()))) {

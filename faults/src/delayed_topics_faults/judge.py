@@ -19,7 +19,7 @@ from delayed_topics_faults.copies import EXPECT, Copy
 
 LATE_READ_MS: Final = 1000
 """A record that is first read later than this after its append takes the path that makes it the least late (README, promise 5)."""
-MOST_DOUBLED: Final = 5000
+MAX_DOUBLED: Final = 5000
 COMMITTED_MS: Final = 1000
 """A worker commits ten times a second, and sends nothing while the last commit that Kafka accepted is older than this."""
 ARRIVED_MS: Final = 1000
@@ -68,7 +68,7 @@ class Terms:
     late_ms: int | None = None
     order: bool = True
     removed: frozenset[str] = frozenset()
-    most_doubled: int = MOST_DOUBLED
+    most_doubled: int = MAX_DOUBLED
 
 
 class Seen(NamedTuple):

@@ -27,7 +27,7 @@ from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
 
 from delayed_topics_faults.copies import EXPECT, Copy
-from delayed_topics_faults.judge import MOST_DOUBLED, Seen, Terms
+from delayed_topics_faults.judge import MAX_DOUBLED, Seen, Terms
 from delayed_topics_faults.reader import Reader
 
 TICK_SECONDS: Final = 0.01
@@ -307,6 +307,6 @@ class Testbed(Closing):
             delays_id=orders.topics.ids[orders.names.delays],
             lane_delays=orders.record.layout.partition_delays,
             ready_partitions=orders.record.ready_partitions,
-            most_doubled=0 if self.guarantee == "ExactlyOnce" else MOST_DOUBLED,
+            most_doubled=0 if self.guarantee == "ExactlyOnce" else MAX_DOUBLED,
             **further,
         )

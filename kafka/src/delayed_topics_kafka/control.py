@@ -12,7 +12,7 @@ from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaCallError, call_error, making_client
-from delayed_topics_kafka.reader import IGNORED_ERRORS, MOST_AT_ONCE, reader_config
+from delayed_topics_kafka.reader import IGNORED_ERRORS, MAX_AT_ONCE, reader_config
 
 LOOK_AGAIN_SECONDS: Final = 5
 
@@ -72,7 +72,7 @@ class ControlReader(Closing):
             self._consumer = Consumer(self._config)
             self._consumer.incremental_assign([TopicPartition(t, 0, at) for t, at in self._positions.items()])
         first = self._consumer.poll(timeout_seconds)
-        messages = [] if first is None else [first, *self._consumer.consume(MOST_AT_ONCE, 0)]
+        messages = [] if first is None else [first, *self._consumer.consume(MAX_AT_ONCE, 0)]
         reads = [read for message in messages if (read := self._take(message)) is not None]
         self._look_again()
         if self._auth_errors:

@@ -28,7 +28,7 @@ class EventWriter:
         """How many events could not be delivered so far. Never raises."""
         return self._outbox.failed
 
-    def tell(self, event: Event) -> None:
+    def write(self, event: Event) -> None:
         """Queues an event. Returns at once, and never raises."""
         self._outbox.write(EVENTS_TOPIC, key=event.topic, value=event.encode())
 

@@ -29,10 +29,10 @@ from delayed_topics_kafka.stranded import collect_auth_error, when_stranded
 
 log = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 1000
+MAX_AT_ONCE = 1000
 """The largest number of records in a batch."""
 FETCHED_AHEAD: Final[dict[str, Any]] = {
-    "queued.min.messages": MOST_AT_ONCE,
+    "queued.min.messages": MAX_AT_ONCE,
     "queued.max.messages.kbytes": 2048,
     "fetch.message.max.bytes": 1_048_576,
     "fetch.max.bytes": 2_097_152,
@@ -180,7 +180,7 @@ class PartitionReader(Closing):
         first = self._consumer.poll(timeout_seconds)
         if first is None:
             return
-        refused = [error for m in (first, *self._consumer.consume(MOST_AT_ONCE, 0)) if (error := self._take(m))]
+        refused = [error for m in (first, *self._consumer.consume(MAX_AT_ONCE, 0)) if (error := self._take(m))]
         if refused:
             raise self._error(refused[0])
 

@@ -15,7 +15,7 @@ from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_kafka.closing import Closing
 
 LOOPBACK: Final = "127.0.0.1"
-MOST_AT_ONCE: Final = 65_536
+MAX_AT_ONCE: Final = 65_536
 LENGTH: Final = struct.Struct(">i")
 HEADER: Final = struct.Struct(">hxxxxxxh")
 """The header of a request: the API key, and the length of the client id, which follows."""
@@ -253,7 +253,7 @@ def _misdirected(request: bytes, topic: str, found: threading.Event) -> bytes:
 
 
 async def _pieces(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    while data := await reader.read(MOST_AT_ONCE):
+    while data := await reader.read(MAX_AT_ONCE):
         yield data
 
 

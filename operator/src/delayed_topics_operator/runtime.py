@@ -113,7 +113,7 @@ class Runtime:
             return  # known already. An ADDED always goes on: the answer to the operator's own create call may have been stored before
         for key in self._concerned(manifest):
             self.wake(key)
-        if manifest["kind"] == "Namespace" and self.tenants.asked_for() != self.tenants.entered:
+        if manifest["kind"] == "Namespace" and self.tenants.requested() != self.tenants.entered:
             self._resync_requested.set()
 
     def wake(self, key: Key) -> None:
@@ -196,7 +196,7 @@ class Runtime:
         """
         self._resync_requested.clear()
         complete = all([await self._listed(kind, None, "") for kind in ("Namespace", *self.runners)])
-        tenants = self.tenants.asked_for()
+        tenants = self.tenants.requested()
         for kind in WATCHED:
             complete &= await self._listed(kind, self.settings.namespace, SELECTOR_LABELS)
             for namespace in tenants - {self.settings.namespace}:

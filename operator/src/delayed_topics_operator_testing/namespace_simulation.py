@@ -79,11 +79,11 @@ class NamespaceSimulation:
         use = Use(key, front_topic(simulation.raw))
         simulation.connection = self.connection
         simulation.others = self.usage.others(use, connection_of(simulation.raw), self.kafka.registry)
-        simulation.own = self.usage.noted(key)
+        simulation.own = self.usage.recorded(key)
         plan = reconcile(simulation.observe())
         self.asked[name] = simulation.observe().wanted.replicas
         if plan.takes is not None:
-            self.usage.note(use, connection_of(simulation.raw), plan.takes)
+            self.usage.record(use, connection_of(simulation.raw), plan.takes)
         return plan
 
     def do(self, name: str, plan: Plan) -> None:

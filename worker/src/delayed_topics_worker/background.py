@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 log = logging.getLogger(__name__)
 
-MOST_BUSY: Final = 0.05
+MAX_BUSY: Final = 0.05
 """The share of a processor that a repeated task may take. If it needs more, for example with many topics, it runs less often."""
 
 CLOSING_SECONDS: Final = 1.0
@@ -27,7 +27,7 @@ def closing(close: Callable[[], object]) -> None:
 
 class Repeated:
     """Calls `turn` on a thread of its own until `close`: every `interval_seconds`, unless that is None, and after each `hasten`. A turn
-    that takes long to compute is followed by a longer pause, see MOST_BUSY. An exception of a turn is logged, but only once while it
+    that takes long to compute is followed by a longer pause, see MAX_BUSY. An exception of a turn is logged, but only once while it
     stays the same, and does not prevent the next turn."""
 
     def __init__(self, name: str, turn: Callable[[], None], *, interval_seconds: float | None) -> None:
@@ -71,7 +71,7 @@ class Repeated:
             self._hastened.wait(self._pause_seconds(time.thread_time() - began))
 
     def _pause_seconds(self, busy_seconds: float) -> float | None:
-        return None if self._interval_seconds is None else max(self._interval_seconds, busy_seconds / MOST_BUSY)
+        return None if self._interval_seconds is None else max(self._interval_seconds, busy_seconds / MAX_BUSY)
 
 
 class Watch(ABC, Generic[T]):

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS: Final = 0.05
 """The timeout of the first request for a partition, doubled for each further one. An answer takes 2 to 5 ms when all is well."""
-MOST_ANSWER_SECONDS: Final = 5.0
+MAX_ANSWER_SECONDS: Final = 5.0
 SLOW_SECONDS: Final = 1.0
 """A reader is replaced if it did not answer within so long, because the request stays on its connection, ahead of the next requests."""
 PAUSE_SECONDS: Final = 1.0
@@ -86,7 +86,7 @@ class CommittedReader:
             place, generation = min(wanted, key=lambda key: self._attempts.get(key, 0))
             attempts = self._attempts.get((place, generation), 0)
             self._attempts[place, generation] = attempts + 1
-        timeout_seconds = min(ANSWER_SECONDS * 2.0 ** min(attempts, 10), MOST_ANSWER_SECONDS)
+        timeout_seconds = min(ANSWER_SECONDS * 2.0 ** min(attempts, 10), MAX_ANSWER_SECONDS)
         try:
             answer = reader.read([place], timeout_seconds).get(place)
         except KafkaCallError as e:

@@ -20,7 +20,7 @@ ASSIGNORS: Final[Mapping[Protocol, Mapping[str, str]]] = {
 """By protocol, the setting of the Kafka client for each assignor as the resource names it. The first assignor is the default."""
 Guarantee = Literal["AtLeastOnce", "ExactlyOnce"]
 
-LEAST_WINDOW_BYTES = 1 << 20
+MIN_WINDOW_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class WorkerConfig:
                 "topics must name only one front topic with guarantee ExactlyOnce, because all topics of a worker share one transaction"
             )
         _check_range("http_port", self.http_port, 1, 65_535)
-        _check_range("window_bytes", self.window_bytes, LEAST_WINDOW_BYTES, 1 << 40)
+        _check_range("window_bytes", self.window_bytes, MIN_WINDOW_BYTES, 1 << 40)
         _check_range(
             "commit_interval_ms", self.commit_interval_ms, 1, 500
         )  # half of what the fence allows between commits

@@ -23,7 +23,7 @@ from delayed_topics_worker.served import Served, ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot
 from delayed_topics_worker.unserved import what_is_wrong
 
-MOST_REQUESTS: Final = 100_000
+MAX_REQUESTS: Final = 100_000
 """Requests in force for all delayed topics of a worker, which take some 50 MB. Each delayed topic has an equal share. Requests beyond it
 are refused, and raise an alarm."""
 POLL_SECONDS: Final = 0.2
@@ -187,14 +187,14 @@ class Controls:
     @property
     def _share(self) -> int:
         """The number of requests that each delayed topic may have, so that none takes the room of others."""
-        return MOST_REQUESTS // max(1, sum(served.has_control_topic for served in self._served))
+        return MAX_REQUESTS // max(1, sum(served.has_control_topic for served in self._served))
 
     def _room(self, served: Served) -> int:
         """Returns how many requests of a delayed topic may be in force. Until its control topic has been read to the end, that is all the
         room that there is, because its requests were accepted before, perhaps when shares were larger."""
         if served.is_control_known:
             return self._share
-        return MOST_REQUESTS - sum(count for topic, count in self.in_force().items() if topic != served.topic)
+        return MAX_REQUESTS - sum(count for topic, count in self.in_force().items() if topic != served.topic)
 
     def in_force(self) -> dict[str, int]:
         """Returns the number of requests in force, by front topic."""

@@ -17,7 +17,7 @@ from delayed_topics_kafka.commits import OffsetsReader
 from delayed_topics_kafka.connection import Connection
 
 from delayed_topics_worker.assignment import Assignment
-from delayed_topics_worker.background import MOST_BUSY, closing
+from delayed_topics_worker.background import MAX_BUSY, closing
 from delayed_topics_worker.clients import (
     BACKGROUND,
     SESSION_TIMEOUT_MS,
@@ -63,7 +63,7 @@ TURN_SECONDS: Final = 0.1
 SOON_SECONDS: Final = 0.01
 REPORT_SECONDS: Final = 0.5
 LEAVE_SECONDS: Final = 18.0
-MOST_FATAL: Final = 3
+MAX_FATAL: Final = 3
 FATAL_WITHIN_SECONDS: Final = 120.0
 PROTOCOL_REFUSALS: Final = frozenset({"UNSUPPORTED_VERSION", "UNSUPPORTED_ASSIGNOR"})
 REFUSED_SECONDS: Final = 15.0  # the client reports a refusal every 5 s, with each refresh of its metadata
@@ -345,7 +345,7 @@ class Relay:
             snapshot=self._watch.snapshot,
             unassigned=self._group_watch.unassigned,
         )
-        self._next_report = now + max(REPORT_SECONDS, (time.thread_time() - began) / MOST_BUSY)
+        self._next_report = now + max(REPORT_SECONDS, (time.thread_time() - began) / MAX_BUSY)
 
     # -- leaving
 
@@ -355,7 +355,7 @@ class Relay:
         at once, and ClientFatal if clients fail too often, because another process then has the same name."""
         now = boot_seconds()
         self._fatal_at = [at for at in self._fatal_at if now - at < FATAL_WITHIN_SECONDS] + [now]
-        if isinstance(error, ProtocolRefused) or len(self._fatal_at) > MOST_FATAL:
+        if isinstance(error, ProtocolRefused) or len(self._fatal_at) > MAX_FATAL:
             raise error
         log.warning("%s. The worker joins the group again with a new client", error)
         self._lose_all(engine, assignment)

@@ -179,7 +179,7 @@ class Reporter:
             self._write_alarm(alarm, raised, repeated=True)
         if self._alarms.lost != lost_before:  # the operator waits for these events, which end a rebalance
             for event in chain.from_iterable(events.values() for events in self._served_events.values()):
-                self._events.tell(event)
+                self._events.write(event)
 
     def _forget_all_but(self, topics: Set[str]) -> None:
         """Forgets the topics that this worker has left. If one comes back, the engine goes on with its former counts."""
@@ -288,7 +288,7 @@ class Reporter:
         since_ms = int(((boot_seconds() if at is None else at) - self._now_at) * 1000)
         at_ms = self._now_ms + since_ms if self._now_ms else int(time.time() * 1000)
         event = Event(kind=kind, topic=topic, member=self._member, at_ms=at_ms, detail=detail)
-        self._events.tell(event)
+        self._events.write(event)
         return event
 
 

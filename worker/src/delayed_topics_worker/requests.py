@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_kafka.control import ControlRead
 
-MOST_ANSWERS: Final = 10_000
+MAX_ANSWERS: Final = 10_000
 """Answers of one delayed topic that wait to be written while no worker has its first front partition. Further answers are dropped."""
-MOST_WITHDRAWN: Final = 1_000
+MAX_WITHDRAWN: Final = 1_000
 """Withdrawn requests that are remembered for one delayed topic, long enough for all its workers to read that they are withdrawn."""
-MOST_AT_ONCE: Final = 1_000
+MAX_AT_ONCE: Final = 1_000
 """Answers that are written at once, twice a second."""
 
 
@@ -86,11 +86,11 @@ class Requests:
 
     def _withdraw(self, of_id: bytes) -> None:
         self.withdrawn[of_id] = None
-        if len(self.withdrawn) > MOST_WITHDRAWN:
+        if len(self.withdrawn) > MAX_WITHDRAWN:
             del self.withdrawn[next(iter(self.withdrawn))]
 
     def _answer(self, of_id: bytes, answer: Control | None) -> None:
-        if len(self.answers) < MOST_ANSWERS:
+        if len(self.answers) < MAX_ANSWERS:
             self.answers[of_id] = answer
 
     def _settle(self, of_id: bytes) -> None:
@@ -102,7 +102,7 @@ class Requests:
         `NOT_FOUND`. None: a record without a value, because the request is withdrawn."""
         unanswered = takewhile(lambda of_id: self.unanswered[of_id] < not_found_before_ms, self.unanswered)
         not_found = ((of_id, self.in_force[of_id].control.answered(ControlKind.NOT_FOUND)) for of_id in unanswered)
-        answers = list(islice(chain(self.answers.items(), not_found), MOST_AT_ONCE))
+        answers = list(islice(chain(self.answers.items(), not_found), MAX_AT_ONCE))
         for of_id, _ in answers:
             self._settle(of_id)
         return answers

@@ -10,7 +10,7 @@ from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_worker.background import Repeated
 
 INTERVAL_SECONDS: Final = 3.0
-MOST_TOPICS: Final = 1000
+MAX_TOPICS: Final = 1000
 """Topics of one request. What librdkafka computes for each topic of an answer grows with their number."""
 NEVER: Final = float("-inf")
 
@@ -29,7 +29,7 @@ class TopicsSnapshot(NamedTuple):
 
 class TopicWatch:
     """Asks on a thread of its own, which replaces `snapshot` as a whole. The worker's thread reads it. If there are more topics than
-    MOST_TOPICS, each request is about those whose last request is the longest ago."""
+    MAX_TOPICS, each request is about those whose last request is the longest ago."""
 
     def __init__(self, admin: KafkaAdmin, seconds: Callable[[], float]) -> None:
         self.snapshot = TopicsSnapshot({}, {})
@@ -59,7 +59,7 @@ class TopicWatch:
         topics, first, (known, asked_at) = self._topics, self._first, self.snapshot
         if not topics:
             return
-        asked = sorted(topics, key=lambda topic: (topic not in first, asked_at.get(topic, NEVER)))[:MOST_TOPICS]
+        asked = sorted(topics, key=lambda topic: (topic not in first, asked_at.get(topic, NEVER)))[:MAX_TOPICS]
         now = self._seconds()
         found = {**known, **self._admin.describe_topics(asked)}
         times = {**asked_at, **dict.fromkeys(asked, now)}

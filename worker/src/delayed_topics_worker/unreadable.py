@@ -10,7 +10,7 @@ from delayed_topics_worker.assigned import AssignedPartition
 UNREADABLE_SECONDS: Final = 30.0
 SUSPECT_SECONDS: Final = 10.0
 """After this time Kafka is asked why, so that the reason is known when the alarm is raised."""
-MOST_AT_ONCE_SECONDS: Final = 2.0
+MAX_AT_ONCE_SECONDS: Final = 2.0
 """The time between two looks that counts at most, because a worker that stood still did not wait for records meanwhile."""
 
 
@@ -56,7 +56,7 @@ class SilentPartitions:
     ) -> list[Silent]:
         """Returns the partitions that have been silent for at least SUSPECT_SECONDS. `reading`: all partitions that should be read now.
         `rewinding`: partitions that are about to be read again, whose time stands still. All others are forgotten."""
-        passed = 0.0 if self._looked_at is None else min(now - self._looked_at, MOST_AT_ONCE_SECONDS)
+        passed = 0.0 if self._looked_at is None else min(now - self._looked_at, MAX_AT_ONCE_SECONDS)
         self._looked_at = now
         before = self._quiet
         self._quiet = {place: before[place] for place in rewinding if place in before}

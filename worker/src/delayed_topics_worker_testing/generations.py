@@ -23,7 +23,7 @@ FORMATTER: Final = Path(__file__).with_name("ConsumerGroupFormatter.java")
 Owners = dict[tuple[str, int], str]
 ALIVE_SECONDS: Final = 5
 """A process that started at least so long before a generation is a member that learns of it."""
-HEARD_SECONDS: Final = 1
+LEARNED_SECONDS: Final = 1
 """Each member that is alive learns of a generation that lasts at least so long."""
 
 
@@ -45,7 +45,7 @@ def events_of(orders: DeclaredTopic) -> list[Event]:
     return found
 
 
-def told(orders: DeclaredTopic) -> tuple[Rebalance, ...]:
+def reported_rebalances(orders: DeclaredTopic) -> tuple[Rebalance, ...]:
     """Returns the rebalances that workers have reported, oldest first."""
     found = Rebalances(keep=100)
     for event in events_of(orders):
@@ -64,20 +64,20 @@ def members_now(orders: DeclaredTopic) -> set[str]:
     return {member.client_id for member in group.members}
 
 
-def noted_by_kafka(orders: DeclaredTopic, protocol: str = "classic") -> list[Generation]:
+def recorded_generations(orders: DeclaredTopic, protocol: str = "classic") -> list[Generation]:
     """Returns the generations in `__consumer_offsets`, for a group that has had members. Reads again if there are none, because on a busy
     machine the formatter may end before it has read anything."""
     recorded: list[Generation] = []
 
-    def is_noted() -> bool:
-        recorded[:] = _noted_of_classic(orders) if protocol == "classic" else _noted_of_consumer(orders)
+    def is_recorded() -> bool:
+        recorded[:] = _recorded_of_classic(orders) if protocol == "classic" else _recorded_of_consumer(orders)
         return bool(recorded)
 
-    wait_until(is_noted, what=f"Kafka's notes of {orders.record.group} are read")
+    wait_until(is_recorded, what=f"Kafka's notes of {orders.record.group} are read")
     return recorded
 
 
-def _noted_of_classic(orders: DeclaredTopic) -> list[Generation]:
+def _recorded_of_classic(orders: DeclaredTopic) -> list[Generation]:
     recorded: dict[int, Generation] = {}
     for record in _group_records(orders, "org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter"):
         if record["key"]["data"]["group"] == orders.record.group and (record["value"] or {}).get("data"):
@@ -90,7 +90,7 @@ def _noted_of_classic(orders: DeclaredTopic) -> list[Generation]:
     return [recorded[number] for number in sorted(recorded)]
 
 
-def _noted_of_consumer(orders: DeclaredTopic) -> list[Generation]:
+def _recorded_of_consumer(orders: DeclaredTopic) -> list[Generation]:
     topics = {topic_id: name for name, topic_id in orders.topics.ids.items()}
     client_ids: dict[str, str] = {}
     had: dict[str, set[tuple[str, int]]] = {}
@@ -136,7 +136,7 @@ def moves(
     return ((number, moved[number]) for number in sorted(+moved))
 
 
-def must_have_heard(
+def must_have_learned(
     generations: Sequence[Generation], processes: Iterable[WorkerProcess], protocol: str
 ) -> set[tuple[int, str]]:
     """Returns generations, each with a member that must have learned what the generation gave it.
@@ -153,7 +153,7 @@ def must_have_heard(
         for process in processes
         if process.member in generation.owners.values()
         and process.started_at_ms + alive_ms <= generation.at_ms
-        and generation.at_ms + HEARD_SECONDS * 1000
+        and generation.at_ms + LEARNED_SECONDS * 1000
         <= min(end_ms if classic else math.inf, process.ended_at_ms or math.inf)
     }
 

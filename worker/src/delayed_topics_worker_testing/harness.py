@@ -31,7 +31,7 @@ from delayed_topics_kafka_testing.committing import commit
 from delayed_topics_worker_testing.process import WorkerProcess
 
 DAY_SECONDS = 86_400
-MOST_AT_ONCE = 200  # topics that one call creates
+MAX_AT_ONCE = 200  # topics that one call creates
 ROLES: tuple[TopicRole, ...] = ("front", "delays", "ready", "dead-letter")
 
 
@@ -167,8 +167,8 @@ class WorkerHarness(Closing):
             for role, number in zip(ROLES, counts, strict=True)
         ]
         infos: dict[str, TopicInfo] = {}
-        for at in range(0, len(specs), MOST_AT_ONCE):
-            infos |= self.create(specs[at : at + MOST_AT_ONCE])
+        for at in range(0, len(specs), MAX_AT_ONCE):
+            infos |= self.create(specs[at : at + MAX_AT_ONCE])
         offsets: dict[str, dict[tuple[str, int], OffsetAndMetadata]] = {}
         for declared in made:
             declared.note([infos[topic] for topic in declared.names.topics], begun=begun)

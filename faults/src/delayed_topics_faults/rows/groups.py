@@ -13,9 +13,9 @@ from delayed_topics_worker_testing.generations import (
     Generation,
     events_of,
     moves,
-    must_have_heard,
-    noted_by_kafka,
-    told,
+    must_have_learned,
+    recorded_generations,
+    reported_rebalances,
 )
 from delayed_topics_worker_testing.process import WorkerProcess
 
@@ -31,8 +31,8 @@ ROUND_ROBIN: Final[Setup] = {"protocol": "classic", "assignor": "RoundRobin"}
 STICKY: Final[Setup] = {"protocol": "classic", "assignor": "Sticky"}
 UNIFORM: Final[Setup] = {"protocol": "consumer", "assignor": "Uniform"}
 CONSUMER_RANGE: Final[Setup] = {"protocol": "consumer", "assignor": "Range"}
-MOST_WORKERS: Final = 4
-MOST_FRONT_PARTITIONS: Final = 6
+MAX_WORKERS: Final = 4
+MAX_FRONT_PARTITIONS: Final = 6
 RECORDS, PER_SECOND = 10_000, 1_000
 SERVED_SECONDS: Final = 60.0
 
@@ -80,10 +80,10 @@ class Rebalanced(Row):
         `since_ms`: the time of the change before. Since then, the group may be between two generations, and Kafka accepts no commits.
         """
         partitions = testbed.orders.record.front_partitions
-        if partitions < MOST_FRONT_PARTITIONS and rng.random() < 0.2:
+        if partitions < MAX_FRONT_PARTITIONS and rng.random() < 0.2:
             testbed.orders.grow_front(partitions + 1)
             return "g"
-        missing = [number for number in range(MOST_WORKERS) if number not in self._workers]
+        missing = [number for number in range(MAX_WORKERS) if number not in self._workers]
         if missing and (len(self._workers) == 1 or rng.random() < 0.5):
             number = rng.choice(missing)
             self._workers[number] = self._start(testbed, number, ready=rng.random() < 0.5, **setup)
@@ -101,32 +101,32 @@ class Rebalanced(Row):
         """Waits until all partitions are served, and checks that workers reported the rebalances that Kafka's log has."""
 
         def served() -> bool:
-            return all(one.ended_at_ms for one in told(testbed.orders)) and testbed.settled()
+            return all(one.ended_at_ms for one in reported_rebalances(testbed.orders)) and testbed.settled()
 
         try:
             wait_until(served, what="all moved partitions are served", timeout_seconds=SERVED_SECONDS)
         except NotInTimeError as e:
             trial.expect(False, "R", str(e))
-        noted = noted_by_kafka(testbed.orders, protocol)
+        recorded = recorded_generations(testbed.orders, protocol)
         # read after Kafka's log, since the report of a generation is complete once Kafka has the next one
-        rebalances = told(testbed.orders)
+        rebalances = reported_rebalances(testbed.orders)
         trial.counts[f"{protocol} rebalances"] = len(rebalances)
         trial.injected += f": {len(rebalances)} rebalances"
-        self._compare(testbed, trial, noted, rebalances, must_have_heard(noted, self._processes, protocol))
+        self._compare(testbed, trial, recorded, rebalances, must_have_learned(recorded, self._processes, protocol))
 
     def _compare(
         self,
         testbed: Testbed,
         trial: Trial,
-        noted: list[Generation],
+        recorded: list[Generation],
         rebalances: Sequence[Rebalance],
-        must_have_heard: Set[tuple[int, str]],
+        must_have_learned: Set[tuple[int, str]],
     ) -> None:
         assignments = [event for event in events_of(testbed.orders) if event.kind == "assignment"]
-        heard = {(event.detail["generation"], event.member) for event in assignments} | must_have_heard
-        expected = list(moves(noted, lambda generation, member: (generation, member) in heard))
-        found = [(r.generation, r.moved_partitions) for r in rebalances if r.generation <= noted[-1].number]
-        trial.expect(found == expected, "R", f"workers told {found}, Kafka noted {expected}")
+        heard = {(event.detail["generation"], event.member) for event in assignments} | must_have_learned
+        expected = list(moves(recorded, lambda generation, member: (generation, member) in heard))
+        found = [(r.generation, r.moved_partitions) for r in rebalances if r.generation <= recorded[-1].number]
+        trial.expect(found == expected, "R", f"workers reported {found}, Kafka recorded {expected}")
 
 
 class Switched(Row):

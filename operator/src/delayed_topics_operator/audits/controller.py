@@ -344,7 +344,7 @@ class Audits:
         except NotFound:
             return False
         if written:
-            await self._context.recorder.tell(raw, plan.notices)
+            await self._context.recorder.emit(raw, plan.notices)
         return written
 
 

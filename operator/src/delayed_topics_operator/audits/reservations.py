@@ -23,7 +23,7 @@ class Reservations:
     def reserve(self, audit: Manifest, connection: Key, executors: int) -> None:
         use = use_of_audit(audit)
         self._runners[_key(audit)].setdefault(use, None)
-        self._usage.note(use, connection, QuotaUsed(executors=executors))
+        self._usage.record(use, connection, QuotaUsed(executors=executors))
 
     def runs(self, audit: Manifest, runner: Manifest) -> None:
         self._runners[_key(audit)][use_of_audit(audit)] = runner

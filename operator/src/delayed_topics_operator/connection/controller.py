@@ -165,7 +165,7 @@ class Connections:
             return None
         if not serves(self._context.store, key, namespace=self._context.settings.namespace):
             await self._forget(key)
-            await self._elsewhere.say(raw, key)
+            await self._elsewhere.report(raw, key)
             return self._context.settings.resync_seconds
         users = [] if self._leads_elsewhere(key) else self._users(key)
         if _held(raw) and not users:
@@ -207,8 +207,8 @@ class Connections:
             namespaces = await self._namespaces(key, entry)
             status = connection_status(raw, entry.reported, found=found, users=users, namespaces=namespaces)
             if await write_status(self._context.kube, self._context.store, raw, status):
-                await self._context.recorder.tell(raw, notices(status_of(KafkaConnectionStatus, raw), status))
-            await self._elsewhere.unsay(key)
+                await self._context.recorder.emit(raw, notices(status_of(KafkaConnectionStatus, raw), status))
+            await self._elsewhere.withdraw(key)
         except NotFound:
             self._context.store.gone(raw)
             return 0.0

@@ -64,14 +64,14 @@ class Usage:
         found = self._context.store.get("Namespace", "", namespace)
         return (found["metadata"].get("labels") or {}) if found is not None else {}
 
-    def noted(self, resource: Key) -> QuotaUsed:
+    def recorded(self, resource: Key) -> QuotaUsed:
         """Returns the amount that was noted for this resource, zero if there is none."""
         entry = self._admitted.get(resource)
         return entry[2] if entry is not None else QuotaUsed()
 
-    def note(self, use: Use, connection: Key, amount: QuotaUsed) -> None:
+    def record(self, use: Use, connection: Key, amount: QuotaUsed) -> None:
         """Notes what the resource takes from now on. Must be called before anything is made for it."""
-        before = self.noted(use.resource)
+        before = self.recorded(use.resource)
         self._admitted[use.resource] = (connection, use.topic, amount)
         if before != amount:
             self._changed(connection)

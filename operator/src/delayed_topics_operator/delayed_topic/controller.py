@@ -147,7 +147,7 @@ class DelayedTopics:
             o, link = await self._observe(key, *_parse(raw))
             plan, owned = reconcile(o), Owned(topic=o.wanted.names.front, owner=o.subject.owner)
             if plan.takes is not None:  # no await since `_others`: no other pass can get the same quota
-                self._usage.note(Use(key, o.wanted.names.front), o.wanted.connection, plan.takes)
+                self._usage.record(Use(key, o.wanted.names.front), o.wanted.connection, plan.takes)
         except (ValidationError, SpecInvalid) as e:
             plan = reconcile_invalid(raw, e, _now())
         except KubeRefused as e:
@@ -155,7 +155,7 @@ class DelayedTopics:
                 raw, not_ready(raw, reason_of(e), f"could not read the objects of this resource: {e}", _now())
             )
             raise
-        await self._context.recorder.tell(raw, plan.notices)
+        await self._context.recorder.emit(raw, plan.notices)
         return plan, link, owned
 
     async def _conclude(self, key: Key, plan: Plan, outcome: Outcome) -> float:
@@ -196,10 +196,10 @@ class DelayedTopics:
         except NotFound:
             self._context.store.gone(raw)
             return
-        await self._elsewhere.unsay(Key(self.kind, raw["metadata"]["namespace"], raw["metadata"]["name"]))
+        await self._elsewhere.withdraw(Key(self.kind, raw["metadata"]["namespace"], raw["metadata"]["name"]))
         if written:
             before = status_of(DelayedTopicStatus, raw)
-            await self._context.recorder.tell(raw, (*notices(before, status), *autoscaled(before, status)))
+            await self._context.recorder.emit(raw, (*notices(before, status), *autoscaled(before, status)))
 
     async def _observe(self, key: Key, resource: DelayedTopic, wanted: Wanted) -> tuple[Observation, KafkaLink | None]:
         """Returns the observation, and the link to Kafka if the connection can be used. Raises KafkaUnreachable, KubeError, NotYet."""
@@ -241,7 +241,7 @@ class DelayedTopics:
                 home, name, workers, wanted=0 if subject.deleting else _expected(workers, wanted)
             ),
             others=self._others(Use(key, wanted.names.front), state, subject, wanted.connection, link),
-            own=self._usage.noted(key),
+            own=self._usage.recorded(key),
         )
         return observation, link
 

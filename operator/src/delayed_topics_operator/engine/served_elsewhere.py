@@ -40,7 +40,7 @@ class ServedElsewhere:
         self._unobserved_since: dict[tuple[str, int], float] = {}
         """When this operator first saw that no other has looked at a DelayedTopic, by UID and generation."""
 
-    async def say(self, connection: Manifest, key: Key) -> None:
+    async def report(self, connection: Manifest, key: Key) -> None:
         """Writes the condition to a connection that this operator does not serve."""
         await self._write(connection, self._message(key))
 
@@ -56,7 +56,7 @@ class ServedElsewhere:
                 topic, f"no operator has looked at this resource yet. {self._message(connection_of(topic))}"
             )
 
-    async def unsay(self, key: Key) -> None:
+    async def withdraw(self, key: Key) -> None:
         """Removes the condition from a resource that this operator serves, unless the condition rightly names this operator."""
         resource = self._store.get(*key)
         if resource is not None and _message_of(resource) not in (None, self._message(key)):

@@ -28,7 +28,7 @@ class Tenants:
     def worker_namespaces(self) -> frozenset[str]:
         return self.entered | {self._settings.namespace}
 
-    def asked_for(self) -> frozenset[str]:
+    def requested(self) -> frozenset[str]:
         """Returns the namespaces that admit the operator now, as the store knows them. The platform's own namespaces are no tenants,
         whatever their labels are."""
         selector = self._settings.tenant_selector

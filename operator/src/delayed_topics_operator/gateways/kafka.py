@@ -166,7 +166,7 @@ class KafkaLink:
         self._registry_in_sync = MIN_ISR not in made[REGISTRY_TOPIC].left_out
         for topic, info in made.items():
             refused = dict.fromkeys(info.left_out, "")
-            self.refusals.note(topic, refused, refused)
+            self.refusals.record(topic, refused, refused)
 
     async def _system_topics(self, names: Sequence[str]) -> dict[str, TopicInfo | None]:
         """`names`: the registry and perhaps other system topics. Raises RegistryLost."""
@@ -266,7 +266,7 @@ class KafkaLink:
         try:
             values_of(await self._alters.ask({topic: settings}))
         except SettingsRefused as e:
-            self.refusals.note(topic, settings, e.words_of)
+            self.refusals.record(topic, settings, e.words_of)
             raise
 
     async def delete_topics(self, names: Sequence[str]) -> None:

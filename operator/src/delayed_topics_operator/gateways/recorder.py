@@ -29,7 +29,7 @@ class Recorder:
         self._said: dict[tuple[str, str, str], float] = {}
         """When an Event of this UID, reason and message was recorded, the oldest first."""
 
-    async def tell(self, resource: dict[str, Any], notices: Iterable[Notice]) -> None:
+    async def emit(self, resource: dict[str, Any], notices: Iterable[Notice]) -> None:
         for notice in notices:
             await self.record(resource, notice)
 

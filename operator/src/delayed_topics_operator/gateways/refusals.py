@@ -16,7 +16,7 @@ class Refusals:
         self._clock = clock
         self._noted: dict[tuple[str, str], tuple[Refusal, float]] = {}
 
-    def note(self, topic: str, settings: Mapping[str, str], words_of: Mapping[str, str]) -> None:
+    def record(self, topic: str, settings: Mapping[str, str], words_of: Mapping[str, str]) -> None:
         """Records refused settings. `settings`: the values by name. `words_of`: Kafka's error message for each refused setting."""
         for name, words in words_of.items():
             self._noted[topic, name] = (Refusal(value=settings[name], words=words), self._clock())

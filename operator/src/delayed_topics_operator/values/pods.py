@@ -79,7 +79,7 @@ def silent(pod: Manifest) -> bool:
     return (pod.get("status") or {}).get("phase") == "Pending" and obstacle(pod) is None
 
 
-def told(events: Iterable[Manifest]) -> Obstacle | None:
+def obstacle_of_events(events: Iterable[Manifest]) -> Obstacle | None:
     """Returns the problem that the newest of these Events reports, or None."""
     relevant = [event for event in events if event.get("reason") in _EVENT_REASONS]
     newest = max(

@@ -29,7 +29,7 @@ const PARTITION_ERRORS: [i32; 4] = [
 const UNANSWERED_NS: i64 = 30_000_000_000;
 /// Kafka writes a commit into `__consumer_offsets` as one batch, and refuses the whole commit if the batch is larger than the
 /// `max.message.bytes` of that topic, 1 MiB.
-const MOST_COMMIT_BYTES: usize = 512 << 10;
+const MAX_COMMIT_BYTES: usize = 512 << 10;
 /// The size of an offset in that batch, besides the topic's name and the metadata: the group's name of up to 249 bytes, and numbers.
 const OFFSET_RECORD_BYTES: usize = 350;
 
@@ -186,7 +186,7 @@ pub fn in_commits(slots: &mut Slots, chosen: &[usize], encoder: &mut MetadataEnc
         let (point, size) = commit_point(partition, encoder);
         if size > room {
             commits.push(Vec::new());
-            room = MOST_COMMIT_BYTES;
+            room = MAX_COMMIT_BYTES;
         }
         room = room.saturating_sub(size);
         if let Some(commit) = commits.last_mut() {
@@ -230,7 +230,7 @@ impl Engine {
     fn send_commit(&mut self, chosen: &[usize], now_ns: i64) {
         let Some(consumer) = &self.consumer else { return };
         let mut commit = InFlight { began_ns: now_ns, covers: Vec::new(), points: Vec::new() };
-        let mut room = MOST_COMMIT_BYTES;
+        let mut room = MAX_COMMIT_BYTES;
         self.commits.deferred.clear();
         for slot in chosen {
             let Some(partition) = self.slots.get_mut(*slot) else { continue };

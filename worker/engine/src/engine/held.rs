@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::mem::size_of;
 
-use super::store::{At, Store, LEAST_CHUNK_BYTES};
+use super::store::{At, Store, MIN_CHUNK_BYTES};
 use super::stored::{Parts, Stored};
 use crate::pending::{Entry, Pending};
 use crate::reading::Header;
@@ -141,7 +141,7 @@ impl Held {
             return 0;
         }
         let index_bytes = self.arrived.len() * size_of::<Arrived>() + self.pending.len() * size_of::<Entry<At>>();
-        index_bytes + self.store.live_bytes().max(LEAST_CHUNK_BYTES)
+        index_bytes + self.store.live_bytes().max(MIN_CHUNK_BYTES)
     }
 }
 

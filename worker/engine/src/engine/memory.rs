@@ -14,7 +14,7 @@ const CHECK_INTERVAL_NS: i64 = 5_000_000;
 const NEAR_MS: i64 = 1000;
 /// How much memory of removed records a partition may keep, in addition to as much as its records need. To free it, the engine has
 /// to copy the remaining records.
-const MOST_SPARE_BYTES: usize = 128 << 10;
+const MAX_SPARE_BYTES: usize = 128 << 10;
 
 /// See the module.
 pub struct Memory {
@@ -80,7 +80,7 @@ impl Engine {
         let (mut held, mut far) = (0, 0);
         for (_, partition) in self.slots.iter_mut() {
             // a partition without records keeps less than its share, so that it is resumed, however much the others hold
-            partition.held.compact(MOST_SPARE_BYTES.min(share / 4));
+            partition.held.compact(MAX_SPARE_BYTES.min(share / 4));
             let bytes = partition.held.bytes();
             held += bytes;
             far += if is_far(partition) { bytes } else { 0 };

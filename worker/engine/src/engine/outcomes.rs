@@ -15,7 +15,7 @@ use crate::kafka::{code, Error, Event, Refusal};
 const TOO_LARGE: [i32; 3] = [code::MSG_SIZE_TOO_LARGE, code::RECORD_LIST_TOO_LARGE, code::INVALID_MSG_SIZE];
 /// The pause before the client reads again a batch that it could not decode.
 const RETRY_READING_NS: i64 = 1_000_000_000;
-const MOST_PATIENCE_NS: i64 = 60_000_000_000;
+const MAX_PATIENCE_NS: i64 = 60_000_000_000;
 /// With these errors, nothing is wrong with the copy, or it is unknown whether Kafka has it. The engine sends it again.
 const TO_BE_REPEATED: [i32; 6] = [
     code::PURGE_QUEUE,
@@ -219,7 +219,7 @@ impl Engine {
         for (slot, partition) in self.slots.iter_mut() {
             let is_stalled = slots.contains(&slot);
             if is_stalled {
-                partition.patience_ns = (2 * partition.patience_ns).min(MOST_PATIENCE_NS);
+                partition.patience_ns = (2 * partition.patience_ns).min(MAX_PATIENCE_NS);
                 partition.placed_at_ns = now_ns;
             }
             if is_stalled || eager {

@@ -96,7 +96,7 @@ impl Output for Producer {
 /// After this many refused batches, a producer is replaced. librdkafka increments the producer's epoch with each refused batch, and
 /// continues after 32,767 at 0 with the same producer id (2.16, `rd_kafka_pid_bump`). Kafka refuses a copy whose epoch is lower than
 /// one that it has seen. It takes a copy with an epoch that it has seen for a repetition, and does not write it.
-const MOST_REFUSED: u32 = 10_000;
+const MAX_REFUSED: u32 = 10_000;
 
 struct Made {
     compression: String,
@@ -203,7 +203,7 @@ impl Producers {
         }
         let mut retires = false;
         for made in self.made.iter_mut().filter(|made| !made.retired) {
-            made.retired = made.producer.client.refused_batches() >= MOST_REFUSED;
+            made.retired = made.producer.client.refused_batches() >= MAX_REFUSED;
             retires |= made.retired;
         }
         retires

@@ -12,7 +12,7 @@ use super::state::State;
 /// How long after its beginning a partition is first committed again. During a rebalance, other commits come first.
 const SOON_NS: i64 = 5_000_000_000;
 /// The most partitions that one commit repeats.
-const MOST_AT_ONCE: usize = 20;
+const MAX_AT_ONCE: usize = 20;
 
 impl Partition {
     /// Schedules a commit of a partition that has begun, because another worker may have committed it long ago.
@@ -32,8 +32,8 @@ impl Partition {
 }
 
 impl Slots {
-    /// Returns the first `MOST_AT_ONCE` partitions whose last commit has to be repeated.
+    /// Returns the first `MAX_AT_ONCE` partitions whose last commit has to be repeated.
     pub(super) fn stale(&self, now_ns: i64) -> impl Iterator<Item = (usize, &Partition)> {
-        self.iter().filter(move |(_, partition)| partition.is_stale(now_ns)).take(MOST_AT_ONCE)
+        self.iter().filter(move |(_, partition)| partition.is_stale(now_ns)).take(MAX_AT_ONCE)
     }
 }

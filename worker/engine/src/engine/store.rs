@@ -7,8 +7,8 @@ use crate::reading::Header;
 use crate::routing::Waiting;
 
 /// The size of the first chunk, unless the first record is larger.
-pub const LEAST_CHUNK_BYTES: usize = 4 << 10;
-const MOST_CHUNK_BYTES: usize = 64 << 10;
+pub const MIN_CHUNK_BYTES: usize = 4 << 10;
+const MAX_CHUNK_BYTES: usize = 64 << 10;
 
 /// The place of a record in a `Store`.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ impl Store {
         if chunk.live > 0 {
             return;
         }
-        if is_last && chunk.bytes.capacity() <= MOST_CHUNK_BYTES {
+        if is_last && chunk.bytes.capacity() <= MAX_CHUNK_BYTES {
             chunk.bytes.clear();
             return;
         }
@@ -110,7 +110,7 @@ impl Store {
     fn allocate(&mut self, size: usize) -> (At, &mut Vec<u8>) {
         if self.chunks.back().map_or(true, |last| last.bytes.capacity() - last.bytes.len() < size) {
             let last = self.chunks.back().map_or(0, |last| last.bytes.capacity());
-            let bytes = Vec::with_capacity((2 * last).clamp(LEAST_CHUNK_BYTES, MOST_CHUNK_BYTES).max(size));
+            let bytes = Vec::with_capacity((2 * last).clamp(MIN_CHUNK_BYTES, MAX_CHUNK_BYTES).max(size));
             self.allocated += bytes.capacity();
             self.chunks.push_back(Chunk { bytes, live: 0 });
         }
@@ -153,17 +153,17 @@ mod tests {
             store.remove(at);
         }
         assert_eq!(store.live, 0);
-        assert!(store.bytes() <= MOST_CHUNK_BYTES);
+        assert!(store.bytes() <= MAX_CHUNK_BYTES);
     }
 
     #[test]
     fn a_record_that_is_larger_than_a_chunk_has_one_of_its_own() {
-        let large = vec![1; 3 * MOST_CHUNK_BYTES];
+        let large = vec![1; 3 * MAX_CHUNK_BYTES];
         let mut store = Store::default();
         let (first, second) = (store.add(&record(&large)), store.add(&record(b"small")));
         assert_eq!(store.get(first).parts().value.map(<[u8]>::len), Some(large.len()));
         store.remove(first);
         store.remove(second);
-        assert!(store.bytes() <= MOST_CHUNK_BYTES);
+        assert!(store.bytes() <= MAX_CHUNK_BYTES);
     }
 }

@@ -15,7 +15,7 @@ BYTES_PER_OFFSET: Final = 80
 BYTES_PER_CARRIED_OFFSET: Final = 180
 """Bytes in each table that a link of a chain has on the disk until it ends, the one that it makes and the one that it has opened: 21
 columns of eight bytes, not compressed."""
-LEAST_MEBIBYTES: Final = 1024
+MIN_MEBIBYTES: Final = 1024
 RESOURCE: Final = "ephemeral-storage"
 
 
@@ -57,10 +57,10 @@ def local_disk(o: AuditObservation, window: AuditWindow | None) -> LocalDisk:
 def _needed_mebibytes(window: AuditWindow | None, *, pods: int, of_each_table: int) -> int:
     """`of_each_table`: the number of copies of each table that a link of a chain carries."""
     if window is None:
-        return LEAST_MEBIBYTES
+        return MIN_MEBIBYTES
     tables = of_each_table * (window.carries + (window.carried is not None))
     each = (BYTES_PER_OFFSET + tables * BYTES_PER_CARRIED_OFFSET) / window.sample_one_in
-    return max(LEAST_MEBIBYTES, ceil(window.offsets * each / pods / 2**20))
+    return max(MIN_MEBIBYTES, ceil(window.offsets * each / pods / 2**20))
 
 
 def _of_the_node(*, request: str, limit: str | None) -> LocalDisk:

@@ -13,7 +13,7 @@ from delayed_topics_operator.audits.reconcile import spark_application
 from delayed_topics_operator.audits.reconcile.manifests import CONTAINER
 from delayed_topics_operator.audits.reconcile.runner import Ended, deadline_seconds, ended, is_application, without_pod
 from delayed_topics_operator.values.manifest import Manifest
-from delayed_topics_operator.values.pods import obstacle, told
+from delayed_topics_operator.values.pods import obstacle, obstacle_of_events
 
 OURS = (CONTAINER, spark_application.DRIVER)
 """The names of the audit's own container, in a Job and in a SparkApplication."""
@@ -76,7 +76,7 @@ def outcome(
         case None if (early := _early(runner, newest, now)) is not None:
             return early
         case None:
-            warning = told(warnings)
+            warning = obstacle_of_events(warnings)
     if not newest:
         return Running(obstacle=warning.message if warning is not None else without_pod(runner, now))
     of_pods = next((what for pod in (newest[0], *executors) if (what := _obstacle(pod))), None)

@@ -11,12 +11,12 @@ LOOK_SECONDS = 4.0
 may take."""
 KEPT_SECONDS = 300.0
 """The time for which the load is remembered."""
-LEAST_LAG = 1000
+MIN_LAG = 1000
 """A smaller due lag is no reason to add a worker."""
 ASSUMED_PER_SECOND = 1000.0
 """Records that a worker is assumed to be able to release before this was measured. The number is low, because an estimate that is too high
 makes records late."""
-LEAST_SHARE = 0.2
+MIN_SHARE = 0.2
 """The fraction of the lag of a worker that another worker must at least be able to take from it to be of use."""
 
 
@@ -122,7 +122,7 @@ def lag_of(
 
 def can_be_shared(lags: Sequence[int]) -> bool:
     """Whether a worker with these lags has more than one partition that matters. Two workers cannot share one partition."""
-    return sum(lags) - max(lags, default=0) >= max(1, LEAST_SHARE * sum(lags))
+    return sum(lags) - max(lags, default=0) >= max(1, MIN_SHARE * sum(lags))
 
 
 def _between(before: Look, look: Look) -> Interval | None:
@@ -133,7 +133,7 @@ def _between(before: Look, look: Look) -> Interval | None:
     if before.due.keys() != look.due.keys() or seconds <= 0 or became_due < 0 or were_released < 0:
         return None
     due_per_second, released_per_second = became_due / seconds, were_released / seconds
-    most = max(LEAST_LAG, due_per_second, released_per_second)
+    most = max(MIN_LAG, due_per_second, released_per_second)
     return Interval(
         seconds=seconds,
         due_per_second=due_per_second,

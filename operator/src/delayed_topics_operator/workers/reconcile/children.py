@@ -9,7 +9,7 @@ from delayed_topics_operator.errors import of_quota
 from delayed_topics_operator.values.field_managers import FIELD_MANAGER
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import Action, ApplyChild, ConditionState, DeleteChild
-from delayed_topics_operator.values.pods import hindrance, told
+from delayed_topics_operator.values.pods import hindrance, obstacle_of_events
 from delayed_topics_operator.workers.reconcile import manifests
 from delayed_topics_operator.workers.reconcile.drift import drifted
 
@@ -77,7 +77,7 @@ def not_ready(
     status = (live or {}).get("status") or {}
     ready = status.get("readyReplicas", 0) if live is not None and _current(live) else 0
     counts = f"{ready} of {wanted} workers are ready, and {status.get('updatedReplicas', 0)} of {wanted} are up to date"
-    found = next((what for pod in pods if (what := hindrance(pod))), None) or told(warnings)
+    found = next((what for pod in pods if (what := hindrance(pod))), None) or obstacle_of_events(warnings)
     if found is None:
         # Where pods or events give a reason, the message has it: tenants may have no access to the namespace of these workers.
         message = f"{counts}. To find the cause, run: {where}" if overdue else counts

@@ -10,7 +10,7 @@ from delayed_topics_core.rebalances import Rebalance, Rebalances
 SESSION_MS = 10_000
 
 
-class Told:
+class EventLog:
     """Collects the events that workers write. Each event comes a second after the previous one."""
 
     def __init__(self) -> None:
@@ -55,12 +55,12 @@ class Told:
             self.add("rebalance", member, change=change, places=places, **further)
 
 
-def of_two_workers() -> Told:
+def of_two_workers() -> EventLog:
     """Two workers, `a` and `b`, to which the partitions 0 to 3 are assigned."""
-    told = Told()
-    told.starts("a", "b")
-    told.assigned(1, a=(0, 1), b=(2, 3))
-    return told
+    log = EventLog()
+    log.starts("a", "b")
+    log.assigned(1, a=(0, 1), b=(2, 3))
+    return log
 
 
 def rebalances(events: Iterable[Event]) -> tuple[Rebalance, ...]:
@@ -70,8 +70,8 @@ def rebalances(events: Iterable[Event]) -> tuple[Rebalance, ...]:
     return found.latest
 
 
-def shown(told: Told) -> list[tuple[int, str, int, int, int]]:
+def shown(log: EventLog) -> list[tuple[int, str, int, int, int]]:
     return [
         (r.generation, r.reason, r.moved_partitions, r.affected_workers, r.unaffected_workers)
-        for r in rebalances(told.events)
+        for r in rebalances(log.events)
     ]
