@@ -1,7 +1,8 @@
 """The rows that a flawless worker would leave behind in the four topics, in the form in which Spark reads them from Kafka.
 
 Record i goes to front partition i mod P. Its offset chooses the entry of the delay list. A third of the records request it by level, the
-others by attempt, and a few are above the retry cap. All places follow from i, so no table has to be joined to make another.
+others by attempt, and a few are above the retry cap. All places follow from i. Only due times need a join, if the append times are those
+of a broker.
 """
 
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ class Made:
         dead = (kind == 0) & (sf.floor(offset / kinds) % DEAD_EVERY == DEAD_EVERY - 1)
         came_ms = sf.lit(BEGAN_MS) + sf.floor(i / PER_MS)
         delay_ms = sf.get(sf.array(*(sf.lit(ms).cast("long") for ms in self.delays_ms)), kind)
-        lane_offset = sf.floor(offset / kinds) * self.partitions + i % self.partitions
+        delays_offset = sf.floor(offset / kinds) * self.partitions + i % self.partitions
         by_level = (kind == 0) | (i % 3 == 0)
         made = self.spark.range(self.records).select(
             i,
@@ -106,7 +107,7 @@ class Made:
             by_level.alias("by_level"),
             came_ms.alias("came_ms"),
             delay_ms.alias("delay_ms"),
-            lane_offset.alias("lane_offset"),
+            delays_offset.alias("delays_offset"),
         )
         if self.appended is None:
             made = made.withColumn("appended_ms", sf.col("came_ms"))
@@ -134,19 +135,21 @@ class Made:
             _due(),
             _hop_count(),
         ]
-        return self._rows(hopped, sf.col("kind"), sf.col("lane_offset"), sf.col("appended_ms") + 1, headers)
+        return self._rows(hopped, sf.col("kind"), sf.col("delays_offset"), sf.col("appended_ms") + 1, headers)
 
     def ready(self) -> DataFrame:
         """The rows of the ready topic. Their offsets have gaps, such as transactions leave."""
         committed = sf.get(sf.array(*map(sf.lit, self.bounds.delays_committed)), sf.col("kind"))
-        released = self.all.where(~sf.col("dead") & self._settled() & (~_hops() | (sf.col("lane_offset") < committed)))
+        released = self.all.where(
+            ~sf.col("dead") & self._settled() & (~_hops() | (sf.col("delays_offset") < committed))
+        )
         at_ms = sf.col("due_ms") + self.late_ms
         # the order within a millisecond; a broker appends any number of records in one, and these are written in the order of their ids
         within = sf.col("kind") * PER_MS + sf.col("id") % PER_MS if self.appended is None else sf.lit(0)
         offset = (at_ms - BEGAN_MS) * READY_PER_MS + within
         origin = [
             _when(~_hops(), *_origin_headers(sf.lit("f"), "partition", "offset")),
-            _when(_hops(), *_origin_headers(sf.lit("d"), "kind", "lane_offset")),
+            _when(_hops(), *_origin_headers(sf.lit("d"), "kind", "delays_offset")),
         ]
         wrote = sf.array(header(own.RELEASED, sf.concat_ws(":", "attempt", sf.col("due_ms"))))
         hops = sf.array(header(own.HOPS, _hops().cast("int")))

@@ -19,7 +19,7 @@ from delayed_topics_audit_testing.made import Made
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """Topics that hold a Made window. Append times are the broker's, so all releases are late."""
+    """Topics that hold a Made window. Append times are the broker's, so records come out late, by as long as the writing takes."""
 
     made: Made
     names: TopicNames

@@ -251,7 +251,7 @@ class Assignment:
                 owned.tried = None
 
     def _check_topic(self, owned: AssignedPartition, snapshot: TopicsSnapshot, now: float) -> None:
-        if owned.begun and owned.served.noted_id(owned.topic) not in (None, owned.topic_id):
+        if owned.begun and owned.served.registered_id(owned.topic) not in (None, owned.topic_id):
             owned.stop = owned.tried = None  # these were about the topic that is gone
             self._begin_again(owned)
             owned.recreated = True
@@ -333,11 +333,11 @@ class Assignment:
             return False  # Kafka already has the partition, and the registry will have it soon
         if served.has_control_topic and not served.is_control_known:
             return False  # otherwise a cancelled record could be released
-        noted = served.noted_id(owned.topic)
-        if noted is None or not isinstance(snapshot.topics.get(owned.topic), TopicInfo | None):
+        registered_id = served.registered_id(owned.topic)
+        if registered_id is None or not isinstance(snapshot.topics.get(owned.topic), TopicInfo | None):
             return False
         owned.stop = stop_for(owned, snapshot, now + RECHECK_SECONDS)
-        owned.topic_id = noted
+        owned.topic_id = registered_id
         return owned.stop is None
 
     def _request_committed(self, asked: Sequence[AssignedPartition]) -> None:

@@ -27,11 +27,11 @@ def beginning_of(owned: AssignedPartition) -> Beginning | None:
     if position is None or owned.recreated:
         return _first(owned)
     offset, metadata = position
-    made_for, noted = committed_topic_id(metadata), owned.served.noted_id(owned.topic)
+    made_for, registered_id = committed_topic_id(metadata), owned.served.registered_id(owned.topic)
     mirrored = made_for is not None and made_for == owned.served.mirrored_id(owned.topic)
     if mirrored:
         metadata = ""  # MirrorMaker translates only the offset, and not those of the finished records above it
-    elif made_for is not None and noted is not None and made_for != noted:
+    elif made_for is not None and registered_id is not None and made_for != registered_id:
         owned.recreated = True  # committed by a worker that died before it saw that the topic was created again
         return _first(owned)
     try:

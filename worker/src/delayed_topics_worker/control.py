@@ -135,12 +135,12 @@ class Controls:
 
     def _begin(self, engine: Engine, served: Served) -> None:
         """Begins to read the control topic of a delayed topic if that is not read yet, and begins again if another topic has its name."""
-        noted = served.noted_id(served.names.control)
+        registered_id = served.registered_id(served.names.control)
         before = self._ids.get(served.topic)
-        if noted is not None:
-            self._ids[served.topic] = noted
+        if registered_id is not None:
+            self._ids[served.topic] = registered_id
         followed = self._followed.get(served.topic)
-        is_another = followed is not None and None not in (noted, before) and noted != before
+        is_another = followed is not None and None not in (registered_id, before) and registered_id != before
         if is_another:
             engine.withdraw(served.number, None)
         if is_another or (served.has_control_topic and followed is None):

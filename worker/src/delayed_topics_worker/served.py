@@ -62,7 +62,7 @@ class Served:
         name = self.names.dead_letter
         info = snapshot.topics.get(name)
         if not isinstance(info, KafkaCallError):
-            same = info is not None and self.noted_id(name) in (None, info.id)
+            same = info is not None and self.registered_id(name) in (None, info.id)
             self.dead_letter_partitions = info.partitions if info and same else 0
         counted = {topic: self._partitions_of_target(topic, snapshot) for topic in self.targets}
         self.target_partitions = {topic: count for topic, count in counted.items() if count is not None}
@@ -137,7 +137,7 @@ class Served:
             return committed
         return handover.goes_on_at(topic, partition, committed)
 
-    def noted_id(self, topic: str) -> str | None:
+    def registered_id(self, topic: str) -> str | None:
         return self.topics.ids.get(topic) if self.topics else None
 
     def mirrored_id(self, topic: str) -> str | None:

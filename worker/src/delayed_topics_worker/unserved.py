@@ -50,13 +50,13 @@ def what_is_wrong(served: Served, topic: str, snapshot: TopicsSnapshot) -> tuple
     Kafka did not answer."""
     if topic not in snapshot.topics:
         return None
-    info, noted = snapshot.topics[topic], served.noted_id(topic)
+    info, registered_id = snapshot.topics[topic], served.registered_id(topic)
     if info is None:
         return Reason.TOPIC_MISSING, f"topic {topic} does not exist. The operator creates it again if it is allowed to"
-    if isinstance(info, TopicInfo) and noted not in (None, info.id):
+    if isinstance(info, TopicInfo) and registered_id not in (None, info.id):
         words = (
             f"topic {topic} was deleted and created again, so it is not the topic that was served. Its id is {info.id}, but the registry "
-            f"has {noted}"
+            f"has {registered_id}"
         )
         return Reason.TOPIC_RECREATED, words
     return None

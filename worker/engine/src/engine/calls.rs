@@ -65,8 +65,13 @@ impl Calls {
                 Some(result)
             }
             Err(TryRecvError::Empty) if boot_ns() - self.requested_at_ns? < HANGING_NS => None,
-            Err(_) => {
-                let what = "the coordinator of the group or of the transaction did not answer within 6 s";
+            Err(why) => {
+                let what = match why {
+                    TryRecvError::Empty => {
+                        "the coordinator of the group or of the transaction did not answer within 6 s"
+                    }
+                    TryRecvError::Disconnected => "the thread of the transaction has ended",
+                };
                 Some(Err(Error { retriable: true, ..Error::local(code::TIMED_OUT, what) }))
             }
         }

@@ -11,7 +11,7 @@ use super::partition::{Partition, MAX_UNCOMMITTED};
 use super::producers::{Output, To};
 use super::slots::CopyOf;
 use super::state::{First, State, Step, Then};
-use super::stored::Parts;
+use super::stored::{HeaderBytes, Parts};
 use super::topic::{Names, Served, Target, Topic};
 use crate::kafka::{code, Copy, Error, Refusal};
 use crate::layout::Layout;
@@ -174,7 +174,7 @@ impl Simulation {
                     value: Some(&value[..record.bytes]),
                     headers: Some(headers),
                 };
-                self.partition.held.arrive(offset, &parts, self.now_ms);
+                self.partition.held.arrive(offset, &parts, self.now_ms, &mut HeaderBytes::default());
             }
         }
     }

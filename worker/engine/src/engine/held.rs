@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::mem::size_of;
 
 use super::store::{At, Store, MIN_CHUNK_BYTES};
-use super::stored::{Parts, Stored};
+use super::stored::{HeaderBytes, Parts, Stored};
 use crate::pending::{Entry, Pending};
 use crate::reading::Header;
 use crate::routing::Waiting;
@@ -39,12 +39,13 @@ pub struct Taken {
 }
 
 impl Held {
-    /// Adds a record that was read. `read_at_ms` is the broker's time at that moment, or `i64::MAX` if it is unknown.
-    pub fn arrive<'a, H>(&mut self, offset: i64, parts: &Parts<'a, H>, read_at_ms: i64)
+    /// Adds a record that was read. `read_at_ms` is the broker's time at that moment, or `i64::MAX` if it is unknown. `memory` is
+    /// reusable.
+    pub fn arrive<'a, H>(&mut self, offset: i64, parts: &Parts<'a, H>, read_at_ms: i64, memory: &mut HeaderBytes)
     where
         H: Iterator<Item = Header<'a>> + Clone,
     {
-        let at = self.store.add(parts);
+        let at = self.store.add(parts, memory);
         self.arrived.push_back(Arrived { offset, read_at_ms, at });
     }
 
@@ -161,7 +162,7 @@ mod tests {
         let parts =
             Parts { appended_at_ms: None, key: None, value: Some(&[0; 400]), headers: Some(std::iter::empty()) };
         for offset in 1..=COUNT {
-            held.arrive(offset, &parts, i64::MAX);
+            held.arrive(offset, &parts, i64::MAX, &mut HeaderBytes::default());
         }
         for turn_at_ms in [5, 6] {
             let taken: Vec<Taken> = std::iter::from_fn(|| held.take(turn_at_ms - 1, false)).collect();

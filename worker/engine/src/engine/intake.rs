@@ -52,7 +52,7 @@ impl Engine {
                     value: record.value(),
                     headers: record.headers(),
                 };
-                partition.held.arrive(record.offset(), &parts, read_at_ms);
+                partition.held.arrive(record.offset(), &parts, read_at_ms, &mut self.scratch.header_bytes);
                 topic.tally.taken_in += 1;
             }
             Ok(false) => partition.dirty = true,

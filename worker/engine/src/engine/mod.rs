@@ -66,6 +66,7 @@ use producers::Producers;
 use rebalance::{Leaving, Revoking, Subscribing};
 use slots::Slots;
 use state::Step;
+use stored::HeaderBytes;
 use transactions::Transactions;
 use turns::Turns;
 
@@ -133,6 +134,7 @@ pub struct Engine {
 #[derive(Default)]
 struct Scratch {
     block: Vec<u8>,
+    header_bytes: HeaderBytes,
     headers: writing::CopyHeaders,
 }
 

@@ -236,7 +236,8 @@ impl Partition {
     /// Counts a copy that was acknowledged or refused, and is no longer in flight. Returns its `Lone` if it was sent alone.
     pub fn complete_copy(&mut self, offset: i64, target: Target, bytes: usize) -> Option<Lone> {
         self.on_their_way[target as usize] -= 1;
-        self.bytes_in_flight = self.bytes_in_flight.saturating_sub(bytes);
+        // exact when nothing is in flight, even if the client reported refused copies in another order than they were sent in
+        self.bytes_in_flight = if self.in_flight() == 0 { 0 } else { self.bytes_in_flight.saturating_sub(bytes) };
         self.congestion.came_back(offset);
         self.made_progress = true;
         let came_back = self.lone.filter(|lone| lone.offset == offset);
@@ -338,7 +339,7 @@ pub enum Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::stored::Parts;
+    use crate::engine::stored::{HeaderBytes, Parts};
     use crate::engine::turns::Turns;
     use crate::routing::Waiting;
 
@@ -354,7 +355,7 @@ mod tests {
         partition.step(Step::Place);
         let headers: [(&[u8], Option<&[u8]>); 0] = [];
         let parts = Parts { appended_at_ms: Some(1), key: None, value: None, headers: Some(headers.into_iter()) };
-        partition.held.arrive(0, &parts, i64::MAX);
+        partition.held.arrive(0, &parts, i64::MAX, &mut HeaderBytes::default());
         partition
     }
 

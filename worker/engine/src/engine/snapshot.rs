@@ -167,7 +167,7 @@ fn name(state: State) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stored::Parts;
+    use super::super::stored::{HeaderBytes, Parts};
     use super::*;
     use crate::routing::Waiting;
 
@@ -182,7 +182,7 @@ mod tests {
                 value: None,
                 headers: Some(headers.into_iter()),
             };
-            held.arrive(offset, &parts, i64::MAX);
+            held.arrive(offset, &parts, i64::MAX, &mut HeaderBytes::default());
             let taken = held.take(0, false).unwrap();
             held.wait(&taken, Waiting { due_at_ms: appended_at_ms, turn_at_ms: appended_at_ms, misrouted: false });
         }

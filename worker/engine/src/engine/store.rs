@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::stored::{read_decision, size_of, write, write_decision, Parts, Stored};
+use super::stored::{read_decision, size_of, write, write_decision, HeaderBytes, Parts, Stored};
 use crate::reading::Header;
 use crate::routing::Waiting;
 
@@ -37,11 +37,15 @@ struct Chunk {
 }
 
 impl Store {
-    /// Stores a copy of a record.
-    pub fn add<'a, H: Iterator<Item = Header<'a>> + Clone>(&mut self, parts: &Parts<'a, H>) -> At {
-        let size = size_of(parts);
+    /// Stores a copy of a record. `memory` is reusable.
+    pub fn add<'a, H>(&mut self, parts: &Parts<'a, H>, memory: &mut HeaderBytes) -> At
+    where
+        H: Iterator<Item = Header<'a>> + Clone,
+    {
+        memory.fill(parts.headers.clone());
+        let size = size_of(parts, memory);
         let (at, bytes) = self.allocate(size);
-        write(bytes, size, parts);
+        write(bytes, size, parts, memory);
         at
     }
 
@@ -137,11 +141,11 @@ mod tests {
 
     #[test]
     fn memory_goes_with_the_records_in_whatever_order_they_leave() {
-        let mut store = Store::default();
+        let (mut store, mut memory) = (Store::default(), HeaderBytes::default());
         let mut held: Vec<(At, Vec<u8>)> = Vec::new();
         for n in 0..5000usize {
             let value = n.to_ne_bytes().repeat(1 + n % 40);
-            held.push((store.add(&record(&value)), value));
+            held.push((store.add(&record(&value), &mut memory), value));
             if n % 3 == 0 {
                 let (at, value) = held.swap_remove(n * 7919 % held.len());
                 assert_eq!(store.get(at).parts().value, Some(&value[..]));
@@ -159,8 +163,8 @@ mod tests {
     #[test]
     fn a_record_that_is_larger_than_a_chunk_has_one_of_its_own() {
         let large = vec![1; 3 * MAX_CHUNK_BYTES];
-        let mut store = Store::default();
-        let (first, second) = (store.add(&record(&large)), store.add(&record(b"small")));
+        let (mut store, mut memory) = (Store::default(), HeaderBytes::default());
+        let (first, second) = (store.add(&record(&large), &mut memory), store.add(&record(b"small"), &mut memory));
         assert_eq!(store.get(first).parts().value.map(<[u8]>::len), Some(large.len()));
         store.remove(first);
         store.remove(second);

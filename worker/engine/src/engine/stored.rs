@@ -13,7 +13,7 @@ pub struct Parts<'a, H> {
     pub key: Option<&'a [u8]>,
     /// The value, or null.
     pub value: Option<&'a [u8]>,
-    /// The headers in order, or `None` if they cannot be read. They are iterated more than once.
+    /// The headers in order, or `None` if they cannot be read.
     pub headers: Option<H>,
 }
 
@@ -27,19 +27,42 @@ const MISROUTED: usize = 20;
 const SIZES: usize = 21;
 const NO_TIME: i64 = i64::MIN;
 
-/// Returns the size of a record's block.
-pub fn size_of<'a, H: Iterator<Item = Header<'a>> + Clone>(parts: &Parts<'a, H>) -> usize {
-    let (mut count, mut size) = (0, SIZES + nullable_size(parts.key) + nullable_size(parts.value));
-    for (name, value) in parts.headers.clone().into_iter().flatten() {
-        count += 1;
-        size += varint_size(name.len()) + name.len() + nullable_size(value);
-    }
-    size + varint_size(count + 1)
+/// Reusable memory for the headers of a record, which are iterated only once because each one costs two calls of librdkafka.
+#[derive(Debug, Default)]
+pub struct HeaderBytes {
+    /// The number of headers; `None` if they cannot be read.
+    count: Option<usize>,
+    /// The varints of the names and values.
+    sizes: Vec<u8>,
+    /// The names and values.
+    contents: Vec<u8>,
 }
 
-/// The size of a varint for these bytes, plus the bytes themselves.
-fn nullable_size(bytes: Option<&[u8]>) -> usize {
-    bytes.map_or(1, |bytes| varint_size(bytes.len() + 1) + bytes.len())
+impl HeaderBytes {
+    /// Replaces the content with these headers.
+    pub fn fill<'a>(&mut self, headers: Option<impl Iterator<Item = Header<'a>>>) {
+        self.sizes.clear();
+        self.contents.clear();
+        self.count = headers.map(|headers| {
+            let mut count = 0;
+            for (name, value) in headers {
+                count += 1;
+                put_varint(&mut self.sizes, name.len());
+                put_nullable(&mut self.sizes, value.map(<[u8]>::len));
+                self.contents.extend_from_slice(name);
+                self.contents.extend_from_slice(value.unwrap_or_default());
+            }
+            count
+        });
+    }
+}
+
+/// Returns the size of the block of a record with these headers.
+pub fn size_of<H>(parts: &Parts<'_, H>, headers: &HeaderBytes) -> usize {
+    let (key_size, value_size) = (parts.key.map(<[u8]>::len), parts.value.map(<[u8]>::len));
+    let sizes = [key_size, value_size, headers.count].map(|size| varint_size(size.map_or(0, |size| size + 1)));
+    let contents = key_size.unwrap_or(0) + value_size.unwrap_or(0) + headers.contents.len();
+    SIZES + sizes.into_iter().sum::<usize>() + headers.sizes.len() + contents
 }
 
 fn varint_size(number: usize) -> usize {
@@ -52,32 +75,31 @@ fn varint_size(number: usize) -> usize {
     }
 }
 
-/// Appends a record's block, whose size is `size_of`.
-#[allow(clippy::cast_possible_truncation)] // sizes in Kafka have 31 bits, and a varint writes the lowest bits first
-pub fn write<'a, H: Iterator<Item = Header<'a>> + Clone>(to: &mut Vec<u8>, size: usize, parts: &Parts<'a, H>) {
-    let varint = |to: &mut Vec<u8>, mut number: usize| {
-        while number > 0x7f {
-            to.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        to.push(number as u8);
-    };
+#[allow(clippy::cast_possible_truncation)] // a varint writes the lowest bits first
+fn put_varint(to: &mut Vec<u8>, mut number: usize) {
+    while number > 0x7f {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
+
+fn put_nullable(to: &mut Vec<u8>, size: Option<usize>) {
+    put_varint(to, size.map_or(0, |size| size + 1));
+}
+
+/// Appends the block of a record with these headers. `size` is its `size_of`.
+#[allow(clippy::cast_possible_truncation)] // sizes in Kafka have 31 bits
+pub fn write<H>(to: &mut Vec<u8>, size: usize, parts: &Parts<'_, H>, headers: &HeaderBytes) {
     to.extend_from_slice(&(size as u32).to_ne_bytes());
     to.extend_from_slice(&parts.appended_at_ms.unwrap_or(NO_TIME).to_ne_bytes());
     to.extend_from_slice(&[0; SIZES - DUE]);
-    varint(to, parts.key.map_or(0, |key| key.len() + 1));
-    varint(to, parts.value.map_or(0, |value| value.len() + 1));
-    varint(to, parts.headers.clone().map_or(0, |headers| headers.count() + 1));
-    for (name, value) in parts.headers.clone().into_iter().flatten() {
-        varint(to, name.len());
-        varint(to, value.map_or(0, |value| value.len() + 1));
+    for size in [parts.key.map(<[u8]>::len), parts.value.map(<[u8]>::len), headers.count] {
+        put_nullable(to, size);
     }
-    for (name, value) in parts.headers.clone().into_iter().flatten() {
-        to.extend_from_slice(name);
-        to.extend_from_slice(value.unwrap_or_default());
+    for bytes in [&headers.sizes, &headers.contents, parts.key.unwrap_or_default(), parts.value.unwrap_or_default()] {
+        to.extend_from_slice(bytes);
     }
-    to.extend_from_slice(parts.key.unwrap_or_default());
-    to.extend_from_slice(parts.value.unwrap_or_default());
 }
 
 /// Writes what was decided about a record that waits into its block, except its turn.
@@ -217,25 +239,30 @@ mod tests {
         let long = [7; 300];
         let headers: Vec<Header<'_>> =
             vec![(b"a", Some(b"1")), (b"", None), (b"a", Some(b"")), (b"caf\xe9", Some(&long))];
-        let mut store = Store::default();
+        let (mut store, mut memory) = (Store::default(), HeaderBytes::default());
         for (key, value) in [(None, None), (Some(&b""[..]), Some(&b""[..])), (Some(&b"key"[..]), Some(&long[..]))] {
             for headers in [None, Some(vec![]), Some(headers.clone())] {
                 let parts = Parts { appended_at_ms: Some(5), key, value, headers: headers.clone().map(Vec::into_iter) };
-                let at = store.add(&parts);
+                let at = store.add(&parts, &mut memory);
                 let read = store.get(at).parts();
                 assert_eq!((read.key, read.value, read.appended_at_ms), (key, value, Some(5)));
                 assert_eq!(read.headers.map(Iterator::collect::<Vec<_>>), headers);
             }
         }
-        let at = store.add(&Parts { appended_at_ms: None, key: None, value: None, headers: Some(std::iter::empty()) });
+        let at = store.add(
+            &Parts { appended_at_ms: None, key: None, value: None, headers: Some(std::iter::empty()) },
+            &mut memory,
+        );
         assert_eq!(store.get(at).parts().appended_at_ms, None);
     }
 
     #[test]
     fn what_was_decided_of_a_record_is_noted_beside_it() {
-        let mut store = Store::default();
-        let at =
-            store.add(&Parts { appended_at_ms: None, key: None, value: Some(b"v"), headers: Some(std::iter::empty()) });
+        let (mut store, mut memory) = (Store::default(), HeaderBytes::default());
+        let at = store.add(
+            &Parts { appended_at_ms: None, key: None, value: Some(b"v"), headers: Some(std::iter::empty()) },
+            &mut memory,
+        );
         for misrouted in [false, true] {
             let waiting = Waiting { due_at_ms: 70, turn_at_ms: 60, misrouted };
             store.note(at, waiting);

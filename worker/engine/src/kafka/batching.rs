@@ -13,7 +13,7 @@
 //! offset. A topic that was created again since then looks like the known one, so event.rs treats a delivery without an offset as a
 //! refusal.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use super::client::Settings;
 use super::event::Place;
 
 /// `RD_KAFKA_IDEMP_MAX_INFLIGHT`, which counts records, although its documentation says requests.
-const MAX_IN_FLIGHT: u32 = 5;
+const MAX_IN_FLIGHT: usize = 5;
 /// How long after the first record of a batch further records join it: less than `linger.ms`.
 const BATCH_OPEN: Duration = Duration::from_micros(800);
 /// The size at which a batch is full: less than `batch.size`, which is a million.
@@ -32,9 +32,10 @@ const MAX_BATCH_BYTES: usize = 900_000;
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 
 /// The records that a producer was given for one partition.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Partition {
-    in_flight: u32,
+    /// The sizes of the records in flight, in bytes. Kafka acknowledges or refuses the records of a partition in order.
+    in_flight: VecDeque<usize>,
     /// When the open batch, or the last one, began.
     opened_at: Instant,
     /// The size of that batch.
@@ -66,33 +67,41 @@ impl Batching {
     /// Returns whether the producer may be given one more record of `bytes` bytes. If so, the record is counted.
     pub fn admit(&self, place: Place, bytes: usize, now: Instant) -> bool {
         let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = Partition { in_flight: 0, opened_at: now, bytes: 0, full: false, known_at: None };
-        let partition = partitions.entry(place).or_insert(new);
-        if partition.in_flight == 0 {
+        let new = || Partition { in_flight: VecDeque::new(), opened_at: now, bytes: 0, full: false, known_at: None };
+        let partition = partitions.entry(place).or_insert_with(new);
+        if partition.in_flight.is_empty() {
             partition.full = false;
         }
-        if !partition.full && partition.in_flight < MAX_IN_FLIGHT {
+        if !partition.full && partition.in_flight.len() < MAX_IN_FLIGHT {
             partition.opened_at = now;
             partition.bytes = 0;
         }
         let is_known = partition.known_at.is_some_and(|known_at| now - known_at < KNOWN_FOR);
         partition.full |= now - partition.opened_at > BATCH_OPEN
             || partition.bytes > MAX_BATCH_BYTES
-            || (!is_known && partition.in_flight > 0);
+            || (!is_known && !partition.in_flight.is_empty());
         if !partition.full {
-            partition.in_flight += 1;
+            partition.in_flight.push_back(bytes);
             partition.bytes += bytes;
         }
         !partition.full
     }
 
-    /// Counts a record as no longer in flight, or as one that could not be queued. `known_at` is the present time if Kafka reported the
-    /// offset of the record. Otherwise the topic may be another one of the same name.
-    pub fn completed(&self, place: Place, known_at: Option<Instant>) {
+    /// Counts the record that was admitted first as no longer in flight, and returns its size. `known_at` is the present time if Kafka
+    /// reported the offset of the record. Otherwise the topic may be another one of the same name.
+    pub fn completed(&self, place: Place, known_at: Option<Instant>) -> usize {
+        let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(partition) = partitions.get_mut(&place) else { return 0 };
+        partition.known_at = known_at;
+        partition.in_flight.pop_front().unwrap_or(0)
+    }
+
+    /// Forgets the record that was admitted last, because it could not be queued.
+    pub fn not_queued(&self, place: Place) {
         let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(partition) = partitions.get_mut(&place) {
-            partition.in_flight -= 1;
-            partition.known_at = known_at;
+            partition.known_at = None;
+            partition.in_flight.pop_back();
         }
     }
 
@@ -160,7 +169,7 @@ mod tests {
         assert_eq!(admitted(&batching, 1000, 100, now), 1000);
         assert_eq!(admitted(&batching, 10, 100, now + BATCH_OPEN), 10);
         assert_eq!(admitted(&batching, 10, 100, now + 2 * BATCH_OPEN), 0);
-        (0..1009).for_each(|_| batching.completed(PLACE, Some(now)));
+        (0..1009).for_each(|_| assert_eq!(batching.completed(PLACE, Some(now)), 100));
         assert_eq!(admitted(&batching, 10, 100, now + 3 * BATCH_OPEN), 0);
         batching.completed(PLACE, Some(now));
         assert_eq!(admitted(&batching, 1000, 100, now + 4 * BATCH_OPEN), 1000);
@@ -183,7 +192,18 @@ mod tests {
         let now = Instant::now();
         let batching = known(now);
         let admitted = admitted(&batching, 1000, 10_000, now);
-        assert_eq!(admitted as usize, MAX_IN_FLIGHT as usize + MAX_BATCH_BYTES / 10_000);
+        assert_eq!(admitted as usize, MAX_IN_FLIGHT + MAX_BATCH_BYTES / 10_000);
+    }
+
+    #[test]
+    fn a_record_that_comes_back_has_the_size_with_which_it_was_sent() {
+        let now = Instant::now();
+        let batching = known(now);
+        for bytes in [1, 20, 300, 4000] {
+            assert!(batching.admit(PLACE, bytes, now));
+        }
+        batching.not_queued(PLACE);
+        assert_eq!([(); 3].map(|()| batching.completed(PLACE, Some(now))), [1, 20, 300]);
     }
 
     #[test]

@@ -9,7 +9,6 @@ use super::batching::Shared;
 use super::error::{code, Error};
 use super::ffi::{self, text, Functions, Headers, Message, Topic};
 use super::list::{read, Offset, Partitions};
-use super::producing::header_bytes;
 
 /// An event of a client.
 pub enum Event {
@@ -284,21 +283,22 @@ pub struct Refusal {
 }
 
 impl Delivered {
-    /// Returns the next copy, which is no longer in flight.
+    /// Returns the next copy, which is no longer in flight, with its size.
     ///
     /// # Safety
     /// The message belongs to the event.
-    unsafe fn next_message<'a>(&mut self) -> Option<&'a Message> {
+    unsafe fn next_message<'a>(&mut self) -> Option<(&'a Message, usize)> {
         let message = (self.event.functions.event_message_next)(self.event.pointer).as_ref()?;
+        let mut bytes = 0;
         if let Some(batching) = &self.batching {
             let has_offset = message.err == ffi::NO_ERROR && message.offset >= 0;
-            batching.completed(place_of(message), has_offset.then_some(self.at));
+            bytes = batching.completed(place_of(message), has_offset.then_some(self.at));
             if message.err != ffi::NO_ERROR && !self.refused {
                 self.refused = true;
                 batching.refused();
             }
         }
-        Some(message)
+        Some((message, bytes))
     }
 
     /// Returns the next copy as `next` does, with the broker's append time, or `None` if the timestamp is a producer's.
@@ -306,7 +306,7 @@ impl Delivered {
         let functions = self.event.functions;
         // SAFETY: the message belongs to the event, and its topic lives as long as it.
         unsafe {
-            let message = self.next_message()?;
+            let (message, _) = self.next_message()?;
             let outcome = refusal_of(functions, message).map_or_else(|| Ok(appended_at_ms(functions, message)), Err);
             Some((message.opaque as u64, outcome))
         }
@@ -348,10 +348,7 @@ impl Iterator for Delivered {
         let functions = self.event.functions;
         // SAFETY: the message belongs to the event, and its topic lives as long as it.
         unsafe {
-            let message = self.next_message()?;
-            let headers = headers_of(functions, message).into_iter().flatten();
-            let in_headers: usize = headers.map(|(name, value)| header_bytes(name, value)).sum();
-            let bytes = message.len + message.key_len + in_headers;
+            let (message, bytes) = self.next_message()?;
             Some((message.opaque as u64, bytes, refusal_of(functions, message)))
         }
     }

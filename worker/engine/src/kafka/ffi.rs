@@ -102,7 +102,7 @@ pub struct Argument {
 }
 
 macro_rules! functions {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $kind:ty),*) $(-> $answer:ty)?;)*) => {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $(-> $answer:ty)?;)*) => {
         /// The functions of librdkafka. Their names lack the prefix `rd_kafka_`.
         #[allow(non_snake_case)]
         pub struct Functions { $($(#[$doc])* pub $name: unsafe extern "C" fn($($argument: $kind),*) $(-> $answer)?,)* }
@@ -158,15 +158,31 @@ functions! {
     fn topic_partition_destroy(partition: *mut TopicPartition);
     fn topic_partition_list_new(size: c_int) -> *mut TopicPartitionList;
     fn topic_partition_list_destroy(list: *mut TopicPartitionList);
-    fn topic_partition_list_add(list: *mut TopicPartitionList, topic: *const c_char, partition: i32) -> *mut TopicPartition;
+    fn topic_partition_list_add(
+        list: *mut TopicPartitionList,
+        topic: *const c_char,
+        partition: i32,
+    ) -> *mut TopicPartition;
 
     fn message_timestamp(message: *const Message, kind: *mut c_int) -> i64;
     fn message_headers(message: *const Message, headers: *mut *mut Headers) -> Code;
     fn headers_new(count: usize) -> *mut Headers;
     fn headers_destroy(headers: *mut Headers);
     fn header_cnt(headers: *const Headers) -> usize;
-    fn header_add(headers: *mut Headers, name: *const c_char, name_size: isize, value: *const c_void, value_size: isize) -> Code;
-    fn header_get_all(headers: *const Headers, index: usize, name: *mut *const c_char, value: *mut *const c_void, size: *mut usize) -> Code;
+    fn header_add(
+        headers: *mut Headers,
+        name: *const c_char,
+        name_size: isize,
+        value: *const c_void,
+        value_size: isize,
+    ) -> Code;
+    fn header_get_all(
+        headers: *const Headers,
+        index: usize,
+        name: *mut *const c_char,
+        value: *mut *const c_void,
+        size: *mut usize,
+    ) -> Code;
 
     fn subscribe(handle: *mut Handle, topics: *const TopicPartitionList) -> Code;
     fn unsubscribe(handle: *mut Handle) -> Code;
@@ -178,10 +194,22 @@ functions! {
     fn pause_partitions(handle: *mut Handle, partitions: *mut TopicPartitionList) -> Code;
     fn resume_partitions(handle: *mut Handle, partitions: *mut TopicPartitionList) -> Code;
     fn seek_partitions(handle: *mut Handle, partitions: *mut TopicPartitionList, timeout_ms: c_int) -> *mut KafkaError;
-    fn commit_queue(handle: *mut Handle, offsets: *const TopicPartitionList, queue: *mut Queue, callback: *const c_void, opaque: *mut c_void) -> Code;
+    fn commit_queue(
+        handle: *mut Handle,
+        offsets: *const TopicPartitionList,
+        queue: *mut Queue,
+        callback: *const c_void,
+        opaque: *mut c_void,
+    ) -> Code;
     fn committed(handle: *mut Handle, partitions: *mut TopicPartitionList, timeout_ms: c_int) -> Code;
     fn ListOffsets(handle: *mut Handle, partitions: *mut TopicPartitionList, options: *const c_void, queue: *mut Queue);
-    fn get_watermark_offsets(handle: *mut Handle, topic: *const c_char, partition: i32, low: *mut i64, high: *mut i64) -> Code;
+    fn get_watermark_offsets(
+        handle: *mut Handle,
+        topic: *const c_char,
+        partition: i32,
+        low: *mut i64,
+        high: *mut i64,
+    ) -> Code;
     fn consumer_close_queue(handle: *mut Handle, queue: *mut Queue) -> *mut KafkaError;
     fn consumer_closed(handle: *mut Handle) -> c_int;
     fn consumer_group_metadata(handle: *mut Handle) -> *mut GroupMetadata;
@@ -195,12 +223,23 @@ functions! {
     fn produceva(handle: *mut Handle, arguments: *const Argument, count: usize) -> *mut KafkaError;
     fn outq_len(handle: *mut Handle) -> c_int;
     fn purge(handle: *mut Handle, flags: c_int) -> Code;
-    fn metadata(handle: *mut Handle, all: c_int, topic: *mut Topic, answer: *mut *const c_void, timeout_ms: c_int) -> Code;
+    fn metadata(
+        handle: *mut Handle,
+        all: c_int,
+        topic: *mut Topic,
+        answer: *mut *const c_void,
+        timeout_ms: c_int,
+    ) -> Code;
     fn metadata_destroy(metadata: *const c_void);
 
     fn init_transactions(handle: *mut Handle, timeout_ms: c_int) -> *mut KafkaError;
     fn begin_transaction(handle: *mut Handle) -> *mut KafkaError;
-    fn send_offsets_to_transaction(handle: *mut Handle, offsets: *const TopicPartitionList, group: *const GroupMetadata, timeout_ms: c_int) -> *mut KafkaError;
+    fn send_offsets_to_transaction(
+        handle: *mut Handle,
+        offsets: *const TopicPartitionList,
+        group: *const GroupMetadata,
+        timeout_ms: c_int,
+    ) -> *mut KafkaError;
     fn commit_transaction(handle: *mut Handle, timeout_ms: c_int) -> *mut KafkaError;
     fn abort_transaction(handle: *mut Handle, timeout_ms: c_int) -> *mut KafkaError;
 

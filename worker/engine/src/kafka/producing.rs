@@ -20,8 +20,8 @@ pub struct CopyHeaders {
 impl CopyHeaders {
     /// Appends a header. Its value may be null.
     pub fn add(&mut self, name: &[u8], value: Option<&[u8]>) {
-        self.bytes += header_bytes(name, value);
         let (pointer, size) = value.map_or((ptr::null(), 0), |value| (value.as_ptr(), value.len()));
+        self.bytes += name.len() + size;
         // SAFETY: the call copies name and value.
         unsafe {
             (self.functions.header_add)(
@@ -54,11 +54,6 @@ pub struct Copy<'a, H> {
     pub headers: H,
     /// A number that comes back with the outcome.
     pub number: u64,
-}
-
-/// Returns the size of a header's name and value.
-pub(super) fn header_bytes(name: &[u8], value: Option<&[u8]>) -> usize {
-    name.len() + value.map_or(0, <[u8]>::len)
 }
 
 impl Client {
@@ -101,7 +96,7 @@ impl Client {
                 (self.functions.produceva)(self.handle, arguments.as_ptr(), arguments.len()),
             );
             if let (Err(_), Some(batching)) = (&queued, &self.batching) {
-                batching.completed(place, None);
+                batching.not_queued(place);
             }
             queued?;
         }

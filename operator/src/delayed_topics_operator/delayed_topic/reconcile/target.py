@@ -175,12 +175,12 @@ def is_ours(kafka: KafkaView, name: str) -> bool:
     info, own = kafka.topics.get(name), kafka.registered.own
     if info is None or own is None:
         return False
-    noted_id = kafka.registered.topics.ids.get(name) if kafka.registered.topics else None
+    registered_id = kafka.registered.topics.ids.get(name) if kafka.registered.topics else None
     made = own.mark and kafka.configs.get(name, {}).get(MARK_SETTING) == str(own.mark)
     return (
-        info.id in (noted_id, kafka.unmarked.get(name))
+        info.id in (registered_id, kafka.unmarked.get(name))
         or bool(made)
-        or (own.adopted and name == own.topic and noted_id is None)
+        or (own.adopted and name == own.topic and registered_id is None)
     )
 
 
