@@ -71,9 +71,8 @@ def test_mypy_strict_is_green_over_all_members() -> None:
 
 def test_the_engine_has_what_its_stub_says(tmp_path: Path) -> None:
     inner = tmp_path / "allowed"
-    inner.write_text(
-        "delayed_topics_engine.delayed_topics_engine\n"
-    )  # the shared library, which lies in a package of the same name
+    # the shared library lies in a package of the same name
+    inner.write_text("delayed_topics_engine.delayed_topics_engine\n")
     run(sys.executable, "-m", "mypy.stubtest", "delayed_topics_engine", f"--allowlist={inner}")
 
 

@@ -5,15 +5,16 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, PartitionMetadata
 from delayed_topics_core.headers import Header
 from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
+from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.errors import NotInTimeError
 from delayed_topics_devcluster.kafka import java_tool, limit_producer
 from delayed_topics_devcluster.waiting import wait_until
@@ -162,15 +163,25 @@ class Testbed(Closing):
 
     def wait_in_sync(self) -> None:
         """Waits until each partition of the cluster has a leader and all of its replicas in sync."""
+        self._wait_for_all(
+            lambda found: len(found.isrs) == len(found.replicas) and found.leader >= 0, what="all replicas are in sync"
+        )
 
-        def complete() -> bool:
+    def wait_out_of_sync(self, broker: Broker) -> None:
+        """Waits until no partition counts on a broker that was killed. Until then, every write to its partitions waits for it."""
+        self._wait_for_all(
+            lambda found: broker.node_id not in found.isrs, what=f"no replica of broker {broker.node_id} is in sync"
+        )
+
+    def _wait_for_all(self, is_so: Callable[[PartitionMetadata], bool], *, what: str) -> None:
+        def all_so() -> bool:
             try:
                 topics = self._admin.list_topics(timeout=5).topics.values()
             except KafkaException:
                 return False
-            return all(len(p.isrs) == len(p.replicas) and p.leader >= 0 for t in topics for p in t.partitions.values())
+            return all(is_so(partition) for topic in topics for partition in topic.partitions.values())
 
-        wait_until(complete, what="all replicas are in sync", timeout_seconds=90)
+        wait_until(all_so, what=what, timeout_seconds=90)
 
     def elect(self) -> None:
         """Moves leaders back to their preferred brokers. Uses Kafka's own tool, because the client library (2.16) crashes."""

@@ -50,6 +50,7 @@ class OneDeafTarget(OnThreeBrokers):
         testbed.harness.admin.alter_topic_configs({ready: {"min.insync.replicas": "3"}})
         broker = rng.choice(self.brokers.members)
         broker.kill()
+        testbed.wait_out_of_sync(broker)
         trial = Trial(injected=f"{ready} below min.insync.replicas")
         self._deaf.produce(b"waits")
         self._deaf.flush()
