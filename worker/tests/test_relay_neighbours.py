@@ -3,6 +3,7 @@
 import statistics
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 from delayed_topics_core.ready_topics import AllowedTopic
@@ -10,6 +11,7 @@ from delayed_topics_devcluster.pace import paced
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_kafka_testing.slow_wire import SlowWire
+from delayed_topics_worker.clients import SOCKET_TIMEOUT_MS
 from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHarness
 
 pytestmark = pytest.mark.broker
@@ -138,6 +140,36 @@ def test_while_one_target_takes_no_records_those_for_others_come_out_on_time_and
     for topic in ready[1:]:
         check_released(harness.read(topic, 1 + sent), 1 + sent)
     check_released(harness.read(ready[0], 1 + BACKLOG + sent), 1 + BACKLOG + sent)
+
+
+def test_while_one_partition_waits_for_an_acknowledgement_partitions_of_the_same_broker_get_theirs(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
+    """A broker answers the requests of a connection one after the other, and one with records only when its replicas have them."""
+    ready, send = shared(harness, "AtLeastOnce")
+    release_first(harness, ready, send)
+    without_delay = range(2, 2 * KEYS, 2)
+
+    with wire.holding_back(ready[0]) as held, ExitStack() as stack:
+        read_others = [stack.enter_context(harness.reader(topic)) for topic in ready[1:]]
+        send(0, 2)
+        harness.flush()
+        assert held.wait(60)
+        for target in range(1, TARGETS):
+            for n in without_delay:
+                send(target, n)
+        harness.flush()
+
+        def others() -> list[Seen]:
+            return [record for read in read_others for record in read() if record.value != b"0"]
+
+        came_out = wait_until(others, what="records for the others come out")
+        assert min(record.late_ms for record in came_out) < SOCKET_TIMEOUT_MS / 2, "they waited for another connection"
+        assert len(harness.read(ready[0], 1)) == 1, "the request was not held back"
+
+    for topic in ready[1:]:
+        assert len(harness.read(topic, 1 + len(without_delay))) == 1 + len(without_delay)
+    harness.read(ready[0], 2)
 
 
 @pytest.mark.slow

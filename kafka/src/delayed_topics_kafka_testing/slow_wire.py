@@ -1,6 +1,7 @@
 """A proxy in front of a broker. It can delay answers and change them, and delay, change or drop requests of one kind."""
 
 import asyncio
+import math
 import struct
 import threading
 from collections import Counter
@@ -53,6 +54,7 @@ class SlowWire(Closing):
         self._port, self._to_port = port, to_port
         self._delay_seconds = 0.0
         self._request_seconds: dict[tuple[int, str], float] = {}
+        self._held_topics: dict[bytes, threading.Event] = {}
         self._bytes_per_second: dict[str, int] = {}
         self._breaks: Counter[int] = Counter()
         self._changes: dict[int, Callable[[bytes], bytes]] = {}
@@ -72,6 +74,17 @@ class SlowWire(Closing):
         """Delays requests of this kind, and what follows them on their connections, by `seconds`. Without a `client_id`, this applies
         to all clients. 0 releases at once what is held back."""
         self._loop.call_soon_threadsafe(self._hold_back, (api, client_id), seconds)
+
+    @contextmanager
+    def holding_back(self, topic: str) -> Iterator[threading.Event]:
+        """Holds back each request with records for this topic, and what follows it on its connection, until the block ends. Yields an
+        event that is set when this has happened. A broker whose replicas are slow answers as late."""
+        held = threading.Event()
+        self._loop.call_soon_threadsafe(self._held_topics.__setitem__, topic.encode(), held)
+        try:
+            yield held
+        finally:
+            self._loop.call_soon_threadsafe(self._release, topic.encode())
 
     def limit_requests(self, bytes_per_second: int, *, client_id: str) -> None:
         """Limits the requests on each connection of this client to `bytes_per_second` from now on."""
@@ -130,6 +143,13 @@ class SlowWire(Closing):
             self._delay_seconds = seconds
         else:
             self._request_seconds[request] = seconds
+        self._wake()
+
+    def _release(self, topic: bytes) -> None:
+        del self._held_topics[topic]
+        self._wake()
+
+    def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -200,6 +220,10 @@ class SlowWire(Closing):
         api_key, length = HEADER.unpack_from(request)
         client_id = request[HEADER.size : HEADER.size + max(0, length)].decode()
         limit = self._bytes_per_second.get(client_id)
+        for topic, held in self._held_topics.items():
+            if api_key == Api.PRODUCE and topic in request:
+                held.set()
+                return math.inf
         return max(
             len(request) / limit if limit else 0.0,
             *(self._request_seconds.get((api_key, client), 0.0) for client in ("", client_id)),

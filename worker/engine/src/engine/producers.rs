@@ -93,6 +93,50 @@ impl Output for Producer {
     }
 }
 
+/// How many producers share the copies of one compression. Each has a connection of its own to each broker. A broker answers the requests
+/// of a connection one after the other, and a request with copies only when all replicas in sync have them. A request of librdkafka has
+/// the copies of one partition, so partitions that share a connection wait for each other.
+const POOL_SIZE: usize = 4;
+
+/// Queues copies through several producers. All copies to a partition go through the same one, so that they stay in order.
+#[derive(Clone, Copy)]
+pub struct ProducerPool<'a>([&'a Producer; POOL_SIZE]);
+
+impl<'a> ProducerPool<'a> {
+    /// A pool in which all copies go through one producer.
+    #[must_use]
+    pub fn of_one(producer: &'a Producer) -> Self {
+        ProducerPool([producer; POOL_SIZE])
+    }
+}
+
+impl Output for ProducerPool<'_> {
+    type Headers = CopyHeaders;
+
+    fn headers(&self, count: usize) -> CopyHeaders {
+        self.0[0].headers(count)
+    }
+
+    fn produce(&self, to: To<'_>, copy: Copy<'_, CopyHeaders>) -> Result<usize, Error> {
+        let topic = match to {
+            To::Own(topic, target) => topic * OWN_TARGETS.len() + target as usize,
+            To::Other(name) => name.bytes().map(usize::from).sum(),
+        };
+        self.0[pool_index(topic, copy.partition)].produce(to, copy)
+    }
+}
+
+/// Returns which producer of a pool a partition belongs to. Brokers often lead every third or fourth partition, so this must not depend on
+/// the remainder of the partition's number alone.
+fn pool_index(topic: usize, partition: i32) -> usize {
+    const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
+    const TOPIC_STEP: u64 = 31;
+    let number = (topic as u64).wrapping_mul(TOPIC_STEP).wrapping_add(u64::from(partition.unsigned_abs()));
+    // only the upper bits of the product are spread evenly
+    let spread = number.wrapping_mul(GOLDEN_RATIO) >> 32;
+    (spread as usize * POOL_SIZE) >> 32
+}
+
 /// After this many refused batches, a producer is replaced. librdkafka increments the producer's epoch with each refused batch, and
 /// continues after 32,767 at 0 with the same producer id (2.16, `rd_kafka_pid_bump`). Kafka refuses a copy whose epoch is lower than
 /// one that it has seen. It takes a copy with an epoch that it has seen for a repetition, and does not write it.
@@ -102,6 +146,8 @@ struct Made {
     compression: String,
     /// Whether it sends each record in a batch of its own.
     alone: bool,
+    /// The index in the pool.
+    index: usize,
     /// Whether it is given no more copies. It ends when it has reported the results of those that it has.
     retired: bool,
     producer: Producer,
@@ -113,7 +159,7 @@ pub struct Producers {
     /// librdkafka's properties, without the compression.
     properties: Vec<(String, String)>,
     names: Vec<Names>,
-    /// One for each compression, and one more for each compression for the copies that have to be sent alone.
+    /// A pool for each compression, and one more producer for each compression for the copies that have to be sent alone.
     made: Vec<Made>,
 }
 
@@ -134,7 +180,7 @@ impl Producers {
         Ok(())
     }
 
-    /// Creates the producer for this use, if there is none. Returns false if it cannot be created; an event then says why.
+    /// Creates the producers for this use, unless they exist. Returns false if one cannot be created; an event then says why.
     pub fn prepare(
         &mut self,
         compression: &str,
@@ -142,30 +188,41 @@ impl Producers {
         wake: BorrowedFd<'_>,
         events: &mut Vec<EngineEvent>,
     ) -> bool {
-        if self.get(compression, alone).is_some() {
-            return true;
-        }
-        match self.new_producer(compression, alone, wake) {
-            Ok(producer) => {
-                self.made.push(Made { compression: compression.to_owned(), alone, retired: false, producer });
-                true
+        for index in 0..if alone { 1 } else { POOL_SIZE } {
+            if self.find(compression, alone, index).is_some() {
+                continue;
             }
-            Err(why) => {
-                events.push(EngineEvent::log(format!("could not create a producer: {why}")));
-                false
-            }
+            let producer = match self.new_producer(compression, alone, index, wake) {
+                Ok(producer) => producer,
+                Err(why) => {
+                    events.push(EngineEvent::log(format!("could not create a producer: {why}")));
+                    return false;
+                }
+            };
+            self.made.push(Made { compression: compression.to_owned(), alone, index, retired: false, producer });
         }
+        true
     }
 
-    /// Creates a producer that belongs to the caller.
+    /// Creates a producer that belongs to the caller. `index` is its index in the pool.
     ///
     /// # Errors
     /// librdkafka does not accept the settings or the names of the topics.
-    pub fn new_producer(&self, compression: &str, alone: bool, wake: BorrowedFd<'_>) -> Result<Producer, String> {
+    pub fn new_producer(
+        &self,
+        compression: &str,
+        alone: bool,
+        index: usize,
+        wake: BorrowedFd<'_>,
+    ) -> Result<Producer, String> {
         let mut properties = self.properties.clone();
         properties.push(("compression.type".into(), compression.into()));
         if alone {
             properties.push(("batch.num.messages".into(), "1".into()));
+        }
+        if index > 0 {
+            // They cost 40 KB of memory for each topic. Those of the first producer show whether clients still know a broker.
+            properties.push(("statistics.interval.ms".into(), "0".into()));
         }
         let client = Arc::new(Client::new(self.load, Kind::Producer, &properties, wake)?);
         let producer = Producer::new(client, &self.names)?;
@@ -174,12 +231,21 @@ impl Producers {
         Ok(producer)
     }
 
-    /// Returns the producer for this use, if it was created.
+    /// Returns the producers for this use, if they were created.
     #[must_use]
-    pub fn get(&self, compression: &str, alone: bool) -> Option<&Producer> {
-        let is_it = |made: &&Made| made.alone == alone && made.compression == compression && !made.retired;
-        let made = self.made.iter().find(is_it);
-        made.map(|made| &made.producer)
+    pub fn get(&self, compression: &str, alone: bool) -> Option<ProducerPool<'_>> {
+        let mut pool = ProducerPool::of_one(self.find(compression, alone, 0)?);
+        if !alone {
+            for (index, producer) in pool.0.iter_mut().enumerate() {
+                *producer = self.find(compression, alone, index)?;
+            }
+        }
+        Some(pool)
+    }
+
+    fn find(&self, compression: &str, alone: bool, index: usize) -> Option<&Producer> {
+        let use_of = |made: &Made| (made.alone, made.index) == (alone, index) && made.compression == compression;
+        self.made.iter().find(|made| use_of(made) && !made.retired).map(|made| &made.producer)
     }
 
     /// Takes the events of all producers, until none has another.
@@ -216,7 +282,9 @@ impl Producers {
         let mut last = Vec::new();
         for producer in &made {
             producer.client.purge();
-            let deadline = super::clock::boot_ns() + 1_000_000_000;
+        }
+        let deadline = super::clock::boot_ns() + 1_000_000_000;
+        for producer in &made {
             // the client reports purged copies a moment later
             while producer.client.outstanding() > 0 && super::clock::boot_ns() < deadline {
                 last.extend(producer.client.wait(100));
@@ -241,5 +309,22 @@ fn request_id_early(client: Arc<Client>) {
 impl HeaderSink for CopyHeaders {
     fn header(&mut self, name: &[u8], value: Option<&[u8]>) {
         self.add(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_partitions_that_a_broker_leads_are_shared_out_among_the_producers_of_a_pool() {
+        for (topic, brokers, broker) in
+            (0..9).flat_map(|topic| (1..9).map(move |brokers| (topic, brokers, brokers - 1)))
+        {
+            let led = (0..24).map(|number| number * brokers + broker);
+            let mut partitions = [0; POOL_SIZE];
+            led.for_each(|partition| partitions[pool_index(topic, partition)] += 1);
+            assert!(partitions.iter().all(|count| (3..=10).contains(count)), "{brokers} brokers: {partitions:?}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 
 use super::copying::{Goes, Sending};
+use super::producers::ProducerPool;
 use super::topic::Topic;
 use super::transactions::Transactions;
 use super::{boot_ns, Engine, NEAR_MS};
@@ -97,7 +98,10 @@ impl Engine {
             }
         }
         let (batches, alone) = match &self.transactions {
-            Some(transactions) => (transactions.producer(), transactions.producer()),
+            Some(transactions) => {
+                let only = transactions.producer().map(ProducerPool::of_one);
+                (only, only)
+            }
             None => (self.producers.get(compression, false), self.producers.get(compression, true)),
         };
         partition.delayed.serve_from(now.0); // has an effect only if the time was not known when the partition began
@@ -112,8 +116,8 @@ impl Engine {
             tally: if self.transactions.is_some() { &mut *undecided } else { &mut *tally },
             served,
             now: LowerBoundMs(now.0 - served.skew_ms),
-            batches,
-            alone,
+            batches: batches.as_ref(),
+            alone: alone.as_ref(),
             may_go_alone,
             most_bytes,
             writer: &mut self.scratch.headers,
