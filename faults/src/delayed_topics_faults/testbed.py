@@ -66,6 +66,7 @@ class Load(Closing):
         self._rng = Random(rng.random())
         self._records = records
         self._per_tick = max(1, int(per_second * TICK_SECONDS))
+        self._tick_seconds = self._per_tick / per_second
         self._due_times, self._ahead_ms = due_times, ahead_ms
         self._levels = levels or range(1, len(orders.record.layout.delay_seconds) + 1)
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
@@ -82,7 +83,7 @@ class Load(Closing):
             for _ in range(min(self._per_tick, self._records - sent)):
                 self._produce(sent)
                 sent += 1
-            next_at += TICK_SECONDS
+            next_at += self._tick_seconds
             time.sleep(max(0.0, next_at - time.monotonic()))
 
     def _produce(self, number: int) -> None:

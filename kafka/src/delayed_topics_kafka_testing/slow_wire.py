@@ -54,7 +54,7 @@ class SlowWire(Closing):
         self._port, self._to_port = port, to_port
         self._delay_seconds = 0.0
         self._request_seconds: dict[tuple[int, str], float] = {}
-        self._held_topics: dict[bytes, threading.Event] = {}
+        self._held_topics: dict[str, threading.Event] = {}
         self._bytes_per_second: dict[str, int] = {}
         self._breaks: Counter[int] = Counter()
         self._changes: dict[int, Callable[[bytes], bytes]] = {}
@@ -80,11 +80,11 @@ class SlowWire(Closing):
         """Holds back each request with records for this topic, and what follows it on its connection, until the block ends. Yields an
         event that is set when this has happened. A broker whose replicas are slow answers as late."""
         held = threading.Event()
-        self._loop.call_soon_threadsafe(self._held_topics.__setitem__, topic.encode(), held)
+        self._loop.call_soon_threadsafe(self._held_topics.__setitem__, topic, held)
         try:
             yield held
         finally:
-            self._loop.call_soon_threadsafe(self._release, topic.encode())
+            self._loop.call_soon_threadsafe(self._release, topic)
 
     def limit_requests(self, bytes_per_second: int, *, client_id: str) -> None:
         """Limits the requests on each connection of this client to `bytes_per_second` from now on."""
@@ -145,7 +145,7 @@ class SlowWire(Closing):
             self._request_seconds[request] = seconds
         self._wake()
 
-    def _release(self, topic: bytes) -> None:
+    def _release(self, topic: str) -> None:
         del self._held_topics[topic]
         self._wake()
 
@@ -221,7 +221,7 @@ class SlowWire(Closing):
         client_id = request[HEADER.size : HEADER.size + max(0, length)].decode()
         limit = self._bytes_per_second.get(client_id)
         for topic, held in self._held_topics.items():
-            if api_key == Api.PRODUCE and topic in request:
+            if api_key == Api.PRODUCE and _name(topic) in request:
                 held.set()
                 return math.inf
         return max(
@@ -268,12 +268,16 @@ def slow_broker() -> Iterator[SlowWire]:
 
 def _misdirected(request: bytes, topic: str, found: threading.Event) -> bytes:
     """Returns the request with the name of a topic that doesn't exist, if it names this topic."""
-    name = topic.encode()
-    length = bytes([len(name) + 1])  # as in a request; a record's header encodes the length differently
-    if length + name not in request:
+    name = _name(topic)
+    if name not in request:
         return request
     found.set()
-    return request.replace(length + name, length + b"?" * len(name))
+    return request.replace(name, name[:1] + b"?" * len(topic))
+
+
+def _name(topic: str) -> bytes:
+    """Returns the name of a topic as it is in a request: after its length, which a record's header encodes differently."""
+    return bytes([len(topic) + 1]) + topic.encode()
 
 
 async def _pieces(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:

@@ -8,7 +8,6 @@ from typing import Final
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.harness import DeclaredTopic
-from delayed_topics_worker_testing.process import WorkerProcess
 from delayed_topics_worker_testing.transactions import left_open
 
 from delayed_topics_faults.copies import Copy
@@ -19,8 +18,9 @@ from delayed_topics_faults.testbed import Load, Testbed, now_ms
 MORE_P99_MS: Final = 20
 """How much higher than without the fault the p99 may be."""
 NEIGHBOURS: Final = 8
-PER_SECOND: Final = 100
-RECORDS: Final = 1000
+PER_SECOND: Final = 30
+"""To each topic. Three brokers on the two cores of a small machine serve ten topics at this rate without queues."""
+RECORDS: Final = 600
 
 
 def p99(late_ms: Iterable[int]) -> int:
@@ -45,12 +45,13 @@ class OneDeafTarget(OnThreeBrokers):
         testbed.read()
 
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
-        usual_ms = self._played(testbed, rng, [])
         ready = self._deaf.names.ready
         testbed.harness.admin.alter_topic_configs({ready: {"min.insync.replicas": "3"}})
         broker = rng.choice(self.brokers.members)
         broker.kill()
         testbed.wait_out_of_sync(broker)
+        self._played(testbed, rng, [])  # clients and brokers find the new leaders
+        usual_ms = self._played(testbed, rng, [])
         trial = Trial(injected=f"{ready} below min.insync.replicas")
         self._deaf.produce(b"waits")
         self._deaf.flush()
@@ -105,13 +106,17 @@ class OpenTransaction(Row):
     most_p99_ms = 50
 
     def open(self, testbed: Testbed) -> None:
+        """Lets a worker serve some records, which warms up the JVM."""
         testbed.declare((0, 1), front_partitions=4)
-        self._worker: WorkerProcess | None = None
+        self._worker = testbed.start()
+        with testbed.load(Random(0), records=2000, per_second=500):
+            pass
+        assert testbed.settled(), testbed.unsettled()
+        testbed.read()
 
     def trial(self, testbed: Testbed, rng: Random) -> Trial:
-        if self._worker is not None:
-            self._worker.terminate()
-            testbed.empty_group()
+        self._worker.terminate()
+        testbed.empty_group()
         held = rng.randrange(4)
         dead = left_open(testbed.orders, held)
         self._worker = testbed.start(ready=False)

@@ -98,15 +98,15 @@ impl Output for Producer {
 /// the copies of one partition, so partitions that share a connection wait for each other.
 const POOL_SIZE: usize = 4;
 
-/// Queues copies through several producers. All copies to a partition go through the same one, so that they stay in order.
+/// Queues copies through one producer or several. All copies to a partition go through the same one, so that they stay in order.
 #[derive(Clone, Copy)]
-pub struct ProducerPool<'a>([&'a Producer; POOL_SIZE]);
+pub struct ProducerPool<'a>(&'a [Producer]);
 
 impl<'a> ProducerPool<'a> {
     /// A pool in which all copies go through one producer.
     #[must_use]
     pub fn of_one(producer: &'a Producer) -> Self {
-        ProducerPool([producer; POOL_SIZE])
+        ProducerPool(std::slice::from_ref(producer))
     }
 }
 
@@ -122,19 +122,19 @@ impl Output for ProducerPool<'_> {
             To::Own(topic, target) => topic * OWN_TARGETS.len() + target as usize,
             To::Other(name) => name.bytes().map(usize::from).sum(),
         };
-        self.0[pool_index(topic, copy.partition)].produce(to, copy)
+        self.0[pool_index(self.0.len(), topic, copy.partition)].produce(to, copy)
     }
 }
 
-/// Returns which producer of a pool a partition belongs to. Brokers often lead every third or fourth partition, so this must not depend on
-/// the remainder of the partition's number alone.
-fn pool_index(topic: usize, partition: i32) -> usize {
+/// Returns which producer of a pool of this size a partition belongs to. Brokers often lead every third or fourth partition, so this must
+/// not depend on the remainder of the partition's number alone.
+fn pool_index(size: usize, topic: usize, partition: i32) -> usize {
     const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
     const TOPIC_STEP: u64 = 31;
     let number = (topic as u64).wrapping_mul(TOPIC_STEP).wrapping_add(u64::from(partition.unsigned_abs()));
     // only the upper bits of the product are spread evenly
     let spread = number.wrapping_mul(GOLDEN_RATIO) >> 32;
-    (spread as usize * POOL_SIZE) >> 32
+    ((spread * size as u64) >> 32) as usize
 }
 
 /// After this many refused batches, a producer is replaced. librdkafka increments the producer's epoch with each refused batch, and
@@ -142,15 +142,14 @@ fn pool_index(topic: usize, partition: i32) -> usize {
 /// one that it has seen. It takes a copy with an epoch that it has seen for a repetition, and does not write it.
 const MAX_REFUSED: u32 = 10_000;
 
-struct Made {
+/// The producers that share the copies of one compression.
+struct Pool {
     compression: String,
     /// Whether it sends each record in a batch of its own.
     alone: bool,
-    /// The index in the pool.
-    index: usize,
     /// Whether it is given no more copies. It ends when it has reported the results of those that it has.
     retired: bool,
-    producer: Producer,
+    producers: Vec<Producer>,
 }
 
 /// The producers for `AtLeastOnce`, and the settings of all producers.
@@ -159,15 +158,15 @@ pub struct Producers {
     /// librdkafka's properties, without the compression.
     properties: Vec<(String, String)>,
     names: Vec<Names>,
-    /// A pool for each compression, and one more producer for each compression for the copies that have to be sent alone.
-    made: Vec<Made>,
+    /// A pool for each compression, and one of a single producer for the copies of each compression that have to be sent alone.
+    pools: Vec<Pool>,
 }
 
 impl Producers {
     /// No producer is created yet.
     #[must_use]
     pub fn new(load: Load, properties: Vec<(String, String)>) -> Self {
-        Producers { load, properties, names: Vec::new(), made: Vec::new() }
+        Producers { load, properties, names: Vec::new(), pools: Vec::new() }
     }
 
     /// Adds the topics of a delayed topic to all present and future producers.
@@ -175,7 +174,7 @@ impl Producers {
     /// # Errors
     /// A name is not valid for a topic.
     pub fn add_topic(&mut self, names: &Names) -> Result<(), String> {
-        self.made.iter_mut().try_for_each(|made| made.producer.add_topic(names))?;
+        self.pools.iter_mut().flat_map(|pool| &mut pool.producers).try_for_each(|made| made.add_topic(names))?;
         self.names.push(names.clone());
         Ok(())
     }
@@ -188,41 +187,41 @@ impl Producers {
         wake: BorrowedFd<'_>,
         events: &mut Vec<EngineEvent>,
     ) -> bool {
-        for index in 0..if alone { 1 } else { POOL_SIZE } {
-            if self.find(compression, alone, index).is_some() {
-                continue;
-            }
-            let producer = match self.new_producer(compression, alone, index, wake) {
-                Ok(producer) => producer,
-                Err(why) => {
-                    events.push(EngineEvent::log(format!("could not create a producer: {why}")));
-                    return false;
-                }
-            };
-            self.made.push(Made { compression: compression.to_owned(), alone, index, retired: false, producer });
+        if self.get(compression, alone).is_some() {
+            return true;
         }
-        true
+        let made: Result<Vec<Producer>, String> = if alone {
+            self.new_producer(compression, &[("batch.num.messages", "1")], wake).map(|producer| vec![producer])
+        } else {
+            // Statistics cost 40 KB of memory for each topic. Those of the first producer show whether clients still know a broker.
+            let further: [(&str, &str); 1] = [("statistics.interval.ms", "0")];
+            (0..POOL_SIZE).map(|index| self.new_producer(compression, &further[..index.min(1)], wake)).collect()
+        };
+        match made {
+            Ok(producers) => {
+                self.pools.push(Pool { compression: compression.to_owned(), alone, retired: false, producers });
+                true
+            }
+            Err(why) => {
+                events.push(EngineEvent::log(format!("could not create a producer: {why}")));
+                false
+            }
+        }
     }
 
-    /// Creates a producer that belongs to the caller. `index` is its index in the pool.
+    /// Creates a producer with these further properties. It belongs to the caller.
     ///
     /// # Errors
     /// librdkafka does not accept the settings or the names of the topics.
     pub fn new_producer(
         &self,
         compression: &str,
-        alone: bool,
-        index: usize,
+        further: &[(&str, &str)],
         wake: BorrowedFd<'_>,
     ) -> Result<Producer, String> {
         let mut properties = self.properties.clone();
-        properties.push(("compression.type".into(), compression.into()));
-        if alone {
-            properties.push(("batch.num.messages".into(), "1".into()));
-        }
-        if index > 0 {
-            // They cost 40 KB of memory for each topic. Those of the first producer show whether clients still know a broker.
-            properties.push(("statistics.interval.ms".into(), "0".into()));
+        for (name, value) in std::iter::once(&("compression.type", compression)).chain(further) {
+            properties.push(((*name).into(), (*value).into()));
         }
         let client = Arc::new(Client::new(self.load, Kind::Producer, &properties, wake)?);
         let producer = Producer::new(client, &self.names)?;
@@ -234,18 +233,8 @@ impl Producers {
     /// Returns the producers for this use, if they were created.
     #[must_use]
     pub fn get(&self, compression: &str, alone: bool) -> Option<ProducerPool<'_>> {
-        let mut pool = ProducerPool::of_one(self.find(compression, alone, 0)?);
-        if !alone {
-            for (index, producer) in pool.0.iter_mut().enumerate() {
-                *producer = self.find(compression, alone, index)?;
-            }
-        }
-        Some(pool)
-    }
-
-    fn find(&self, compression: &str, alone: bool, index: usize) -> Option<&Producer> {
-        let use_of = |made: &Made| (made.alone, made.index) == (alone, index) && made.compression == compression;
-        self.made.iter().find(|made| use_of(made) && !made.retired).map(|made| &made.producer)
+        let is_for_this = |pool: &&Pool| !pool.retired && pool.alone == alone && pool.compression == compression;
+        self.pools.iter().find(is_for_this).map(|pool| ProducerPool(&pool.producers))
     }
 
     /// Takes the events of all producers, until none has another.
@@ -255,22 +244,20 @@ impl Producers {
 
     /// All producers, including those that are given no more copies.
     pub fn iter(&self) -> impl Iterator<Item = &Producer> + '_ {
-        self.made.iter().map(|made| &made.producer)
+        self.pools.iter().flat_map(|pool| &pool.producers)
     }
 
-    /// Retires the producers that have had too many batches refused, so that the next copies go through new ones. Returns whether it
-    /// retired any. If so, no copy may overtake those that the retired producers have in flight.
+    /// Retires the pools of which a producer has had too many batches refused, so that the next copies go through new ones. Returns
+    /// whether it retired any. If so, no copy may overtake those that the retired producers have in flight.
     pub fn retire_refused(&mut self) -> bool {
-        let (ended, made): (Vec<Made>, Vec<Made>) =
-            self.made.drain(..).partition(|made| made.retired && made.producer.client.outstanding() == 0);
-        self.made = made;
-        for Made { producer, .. } in ended {
-            producer.end();
-        }
+        let has_ended = |pool: &Pool| pool.retired && pool.producers.iter().all(|made| made.client.outstanding() == 0);
+        let (ended, pools) = self.pools.drain(..).partition(has_ended);
+        self.pools = pools;
+        ended.into_iter().flat_map(|pool: Pool| pool.producers).for_each(Producer::end);
         let mut retires = false;
-        for made in self.made.iter_mut().filter(|made| !made.retired) {
-            made.retired = made.producer.client.refused_batches() >= MAX_REFUSED;
-            retires |= made.retired;
+        for pool in self.pools.iter_mut().filter(|pool| !pool.retired) {
+            pool.retired = pool.producers.iter().any(|made| made.client.refused_batches() >= MAX_REFUSED);
+            retires |= pool.retired;
         }
         retires
     }
@@ -278,7 +265,7 @@ impl Producers {
     /// Gives up all copies in flight. Returns the last events of the producers, and the producers. The caller handles the events
     /// before it ends the producers.
     pub fn replace(&mut self) -> (Vec<Event>, Vec<Producer>) {
-        let made: Vec<Producer> = self.made.drain(..).map(|made| made.producer).collect();
+        let made: Vec<Producer> = self.pools.drain(..).flat_map(|pool| pool.producers).collect();
         let mut last = Vec::new();
         for producer in &made {
             producer.client.purge();
@@ -323,7 +310,7 @@ mod tests {
         {
             let led = (0..24).map(|number| number * brokers + broker);
             let mut partitions = [0; POOL_SIZE];
-            led.for_each(|partition| partitions[pool_index(topic, partition)] += 1);
+            led.for_each(|partition| partitions[pool_index(POOL_SIZE, topic, partition)] += 1);
             assert!(partitions.iter().all(|count| (3..=10).contains(count)), "{brokers} brokers: {partitions:?}");
         }
     }

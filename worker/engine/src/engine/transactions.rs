@@ -256,7 +256,7 @@ impl Engine {
             }
             return;
         };
-        let made = self.producers.new_producer(&compression, false, 0, self.wake.as_fd());
+        let made = self.producers.new_producer(&compression, &[], self.wake.as_fd());
         let wake = self.wake.try_clone();
         let (Some(transactions), Ok(wake)) = (&mut self.transactions, wake) else { return };
         match made {
