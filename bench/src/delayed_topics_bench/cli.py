@@ -28,7 +28,7 @@ POSITIVE = click.IntRange(min=1)
 MAX_TRIES = 5
 OWN_FILES = {"rebalance": "rebalance", "shared": "shared", "neighbours": "shared"}
 """Parts whose results have a file of their own, with its name. They are not run together with parts of other files."""
-FULL_RUNS_ONLY = ("profile", "peers", "recovery", *OWN_FILES)
+FULL_RUNS_ONLY = ("replicated", "profile", "peers", "recovery", *OWN_FILES)
 """Parts that --quick and --exactly-once leave out unless they are named."""
 
 
@@ -51,6 +51,7 @@ def _field(flag: str, name: str, text: str, *, many: bool = False) -> Callable[[
 @_field("--records", "records", "Records of a backlog; fewer if they would have more than 600 MB.")
 @_field("--workers", "workers", "Worker processes that drain the backlog; may be repeated.", many=True)
 @_field("--rate", "rates", "Records a second at which lateness is measured; may be repeated.", many=True)
+@_field("--replicated-rate", "replicated_rates", "The same with three brokers; may be repeated.", many=True)
 @_field("--seconds", "seconds", "How long each rate is kept.")
 @_field("--warm-seconds", "warm_seconds", "How long each rate is kept before that, while the JVM warms up.")
 @_field("--burst-records", "burst_records", "Records that are all due in the same millisecond.")

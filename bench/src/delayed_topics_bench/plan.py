@@ -16,11 +16,11 @@ class Plan:
     """What one run of the benchmark does.
 
     `strict`: a run that is not valid is repeated, and is not kept if none is valid. `sizes`: bytes of a value. `records`: records of a
-    backlog, fewer if values are large. `ceiling_records`: records for Kafka's own tools, which have to warm up first. `seconds`: how long
-    each rate is kept. `warm_seconds`: the time before that, which doesn't count; until then, the broker's JVM compiles, for 36 s of
-    both cores at 1,000/s. `peers`: empty for all. `members`, `shared_partitions`: of the groups that are rebalanced. `idle_topics`: topics
-    that do nothing for `idle_seconds`, with one worker for each 250 of them. `quiet_rate`, `noisy_rates`: records a second of two topics
-    that share a worker.
+    backlog, fewer if values are large. `ceiling_records`: records for Kafka's own tools, which have to warm up first. `seconds`: how
+    long each rate is kept. `replicated_rates`: those of three brokers. `warm_seconds`: the time before that, which doesn't count; until
+    then, the broker's JVM compiles, for 36 s of both cores at 1,000/s. `peers`: empty for all. `members`, `shared_partitions`: of the
+    groups that are rebalanced. `idle_topics`: topics that do nothing for `idle_seconds`, with one worker for each 250 of them.
+    `quiet_rate`, `noisy_rates`: records a second of two topics that share a worker.
     """
 
     runs: int = 3
@@ -30,6 +30,7 @@ class Plan:
     ceiling_records: int = 8_000_000
     workers: tuple[int, ...] = (1, 2)
     rates: tuple[int, ...] = (1_000, 10_000, 50_000)
+    replicated_rates: tuple[int, ...] = (100, 300)
     seconds: int = 30
     warm_seconds: int = 40
     burst_records: int = 1_000_000

@@ -4,6 +4,7 @@ Rebalances also have pictures of how late records came out around each event.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +75,13 @@ def _drain(axes: Axes, part: Part) -> None:
     axes.legend(frameon=False)
 
 
-def _lateness(axes: Axes, part: Part) -> None:
+def _lateness(axes: Axes, part: Part, *, brokers: str = "") -> None:
     rows: dict[str, Part] = {}
     for rate, figures in part.items():
         rows[f"{int(rate):,}/s"] = figures
         rows[f"floor\n{int(rate):,}/s"] = figures["floor"]
     _percentile_bars(axes, rows)
-    axes.set(title="Lateness: from the due time to the receipt by a consumer", ylabel="ms")
+    axes.set(title=f"Lateness: from the due time to the receipt by a consumer{brokers}", ylabel="ms")
 
 
 def _peers(axes: Axes, part: Part) -> None:
@@ -191,6 +192,7 @@ def _neighbours(axes: Axes, part: Part) -> None:
 _PLOTS: Mapping[str, Callable[[Axes, Part], None]] = {
     "drain": _drain,
     "lateness": _lateness,
+    "replicated": partial(_lateness, brokers=", three brokers"),
     "burst": _burst,
     "memory": _memory,
     "cpu": _cpu,

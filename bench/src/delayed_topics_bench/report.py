@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,7 @@ def _drain(part: Part) -> Grid:
     )
 
 
-def _lateness(part: Part) -> Grid:
+def _lateness(part: Part, *, brokers: str = "") -> Grid:
     rows: list[list[str]] = []
     for rate, figures in part.items():
         named = f"{int(rate):,}/s"
@@ -173,7 +174,7 @@ def _lateness(part: Part) -> Grid:
         floor = figures["floor"]
         rows.append(["… floor: no worker, no delay", *_percentiles(floor), tenth(floor["ack_p999"]), ""])
     return Grid(
-        title="Lateness from the due time to the receipt by a consumer, ms",
+        title=f"Lateness from the due time to the receipt by a consumer{brokers}, ms",
         columns=["", *PERCENTILES.values(), "broker's ack p99.9", "unfinished"],
         rows=rows,
     )
@@ -328,6 +329,7 @@ def _neighbours(part: Part) -> Grid:
 _BUILDERS: Mapping[str, Callable[[Part], Grid]] = {
     "drain": _drain,
     "lateness": _lateness,
+    "replicated": partial(_lateness, brokers=", three brokers and replicas"),
     "burst": _burst,
     "memory": _memory,
     "cpu": _cpu,

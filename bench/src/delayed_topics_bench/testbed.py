@@ -1,4 +1,4 @@
-"""The testbed of all parts of the benchmark: one broker, delayed topics, real worker processes, and backlogs."""
+"""The testbed of all parts of the benchmark: one broker or three, delayed topics, real worker processes, and backlogs."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.broker import Broker, Brokers
 from delayed_topics_devcluster.kafka import kafka_jars
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
@@ -57,24 +57,29 @@ class Backlog:
 
 
 class Testbed:
-    """Starts the broker when it is entered, and removes everything when it is left."""
+    """Starts the broker or brokers when it is entered, and removes everything when it is left."""
 
-    def __init__(self, *, exactly_once: bool = False) -> None:
-        """`exactly_once`: workers have the guarantee ExactlyOnce."""
+    def __init__(self, *, exactly_once: bool = False, replicated: bool = False) -> None:
+        """`exactly_once`: workers have the guarantee ExactlyOnce. `replicated`: three brokers, all of which have each topic."""
         self._stack = ExitStack()
-        self._exactly_once = exactly_once
+        self.exactly_once = exactly_once
         self._launch = Launch()
-        self.broker = Broker(settings=BROKER_SETTINGS, heap_megabytes=HEAP_MEGABYTES, java_options=())
+        self._replication_factor = 3 if replicated else 1
+        self._brokers: Broker | Brokers = (
+            Brokers(settings=BROKER_SETTINGS, heap_megabytes=HEAP_MEGABYTES)
+            if replicated
+            else Broker(settings=BROKER_SETTINGS, heap_megabytes=HEAP_MEGABYTES, java_options=())
+        )
         self._runs = 0
         self.class_path = class_path_of("kafka", jars=kafka_jars())
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            stack.enter_context(self.broker)
+            stack.enter_context(self._brokers)
             self.directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delayed-topics-bench-")))
             # the log level hides errors about a broker that is killed on purpose
-            connection = Connection(bootstrap_servers=self.broker.bootstrap, further={"log_level": "2"})
-            harness = WorkerHarness(connection, self.directory)
+            connection = Connection(bootstrap_servers=self.bootstrap, further={"log_level": "2"})
+            harness = WorkerHarness(connection, self.directory, replication_factor=self._replication_factor)
             self.harness = stack.enter_context(harness)
             self._stack = stack.pop_all()
         return self
@@ -86,7 +91,13 @@ class Testbed:
 
     @property
     def bootstrap(self) -> str:
-        return self.broker.bootstrap
+        return self._brokers.bootstrap
+
+    @property
+    def broker(self) -> Broker:
+        """The broker, if there is only one."""
+        assert isinstance(self._brokers, Broker)
+        return self._brokers
 
     @property
     def log(self) -> Path:
@@ -104,7 +115,7 @@ class Testbed:
     def topic(self, name: str, *, partitions: int) -> Iterator[str]:
         """Creates a plain topic, and deletes it afterwards."""
         self.harness.admin.create_topics(
-            [NewTopicSpec(name=name, partitions=partitions, replication_factor=1, config={})]
+            [NewTopicSpec(name=name, partitions=partitions, replication_factor=self._replication_factor, config={})]
         )
         try:
             yield name
@@ -133,7 +144,7 @@ class Testbed:
         """
         name = topic.names.front
         partitions = topic.record.front_partitions + topic.record.layout.partition_count
-        config = {"guarantee": "ExactlyOnce" if self._exactly_once else "AtLeastOnce", **config}
+        config = {"guarantee": "ExactlyOnce" if self.exactly_once else "AtLeastOnce", **config}
         started = [
             self.harness.start(topic, member=f"{name}-{n}", ready=False, launch=self._launch, **config)
             for n in range(count)
@@ -228,9 +239,9 @@ class Testbed:
             nonlocal before
             ends = self.harness.admin.list_offsets(keys, "latest", isolation="read_committed").values()
             last, before = before, sum(end for end in ends if isinstance(end, int))
-            return before >= count and (last == before or not self._exactly_once)
+            return before >= count and (last == before or not self.exactly_once)
 
-        poll_seconds = 1.0 if self._exactly_once else 0.1
+        poll_seconds = 1.0 if self.exactly_once else 0.1
         wait_until(
             there, what=f"{count} records in {topic}", timeout_seconds=timeout_seconds, poll_seconds=poll_seconds
         )
