@@ -32,6 +32,8 @@ BROKER_SETTINGS = {
     "socket.send.buffer.bytes": "-1",
     "socket.receive.buffer.bytes": "-1",
 }
+BROKER_SKEW_MS = 5
+"""With several brokers, the operator takes this difference of their clocks into account unless the connection has another."""
 FILL_TIMEOUT_SECONDS = 240.0
 DRAIN_TIMEOUT_SECONDS = 240.0
 READ_TIMEOUT_SECONDS = 120.0
@@ -130,6 +132,8 @@ class Testbed:
         topic = self.harness.declare(
             delay_seconds, partitions=partitions, lanes_per_delay=lanes, front_partitions=partitions
         )
+        if self._replication_factor > 1:
+            topic.change(broker_skew_ms=BROKER_SKEW_MS)
         try:
             yield topic
         finally:
