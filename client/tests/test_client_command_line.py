@@ -46,6 +46,15 @@ def test_records_are_printed_with_attempt_and_lateness(served: Served) -> None:
 
 
 @pytest.mark.broker
+def test_no_part_of_a_record_controls_the_terminal_on_which_it_is_printed(served: Served) -> None:
+    erase = b"\x1b[2J"
+    served.produce(served.names.ready, erase, headers=[("dt-id", erase)])
+    shown = run("--bootstrap", served.bootstrap, "consume", served.names.front, "--group", "looks", "--count", "1")
+    assert r"id \x1b[2J" in shown.output
+    assert "\x1b" not in shown.output
+
+
+@pytest.mark.broker
 def test_an_output_that_is_closed_ends_the_command_and_has_no_record_retried(served: Served) -> None:
     for n in range(1_500):  # more than a pipe can hold
         served.release(b"v", number=n)

@@ -73,6 +73,19 @@ def test_properties_of_the_user_are_honoured(served: Served) -> None:
     assert any('"cgrp"' in report for report in statistics)
 
 
+def test_timeouts_that_are_longer_than_a_transaction_do_not_keep_records_from_being_retried(served: Served) -> None:
+    served.release(b"bad")
+    own = dict.fromkeys(("message.timeout.ms", "delivery.timeout.ms", "socket.timeout.ms"), 60000)
+    with (
+        DelayedTopic.connect({"bootstrap.servers": served.bootstrap, **own}, served.names.front) as orders,
+        orders.records("shipping") as records,
+    ):
+        for record in records:
+            records.retry(record, RuntimeError("not now"))
+            records.stop()
+    assert [copy.value for copy in served.read(served.names.front)] == [b"bad"]
+
+
 async def handle_later(record: Record) -> None:
     raise AssertionError(f"this coroutine is never awaited: {record}")
 

@@ -300,5 +300,5 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert refused(tmp_path) == (
         "Error: --table needs duckdb, which comes with the extra parquet of the client. "
-        "Install it with pip install 'delayed-topics[cli,parquet]'\n"
+        "Install it from a checkout of the project with pip install ./core ./kafka './client[cli,parquet]'\n"
     )

@@ -64,7 +64,7 @@ def test_the_command_says_in_one_line_what_to_install(installed: dict[str, str],
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "Error: the command delayed-topics needs click and rich, which come with the extra cli of the client. "
-        "Install them with pip install 'delayed-topics[cli]'\n"
+        "Install them from a checkout of the project with pip install ./core ./kafka './client[cli]'\n"
     )
 
 

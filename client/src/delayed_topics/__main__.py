@@ -15,7 +15,7 @@ def main() -> None:
             raise
         sys.exit(
             f"Error: the command delayed-topics needs {' and '.join(_OF_EXTRA)}, which come with the extra cli of the client. "
-            "Install them with pip install 'delayed-topics[cli]'"
+            "Install them from a checkout of the project with pip install ./core ./kafka './client[cli]'"
         )
     command(prog_name="delayed-topics")
 

@@ -165,7 +165,7 @@ def consume(properties: dict[str, Any], topic: str, group: str, count: int | Non
         for seen, record in enumerate(records, 1):
             click.echo(
                 f"{record.topic} [{record.partition}] {record.offset}  attempt {record.attempt}  late {record.late_ms} ms  "
-                f"id {record.id or '-'}  key {shown(record.key)}  value {shown(record.value)}"
+                f"id {shown(record.id.encode()) if record.id else '-'}  key {shown(record.key)}  value {shown(record.value)}"
             )
             if seen == count:
                 records.stop()

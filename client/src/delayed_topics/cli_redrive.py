@@ -13,6 +13,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics.cli_options import JSON, Moment, one_line, reachable, reading_bar, served_layout
 from delayed_topics.redrive import NO_REASON, Redriven, redrive
 from delayed_topics.way import RecordPlace
+from delayed_topics.way_shown import shown
 
 
 @click.command("redrive")
@@ -104,4 +105,8 @@ def _lines(done: Redriven, names: TopicNames, *, dry_run: bool) -> list[str]:
 
 
 def _by_reason(numbers: Counter[str]) -> str:
-    return f": {', '.join(f'{number:,} {reason}' for reason, number in numbers.most_common())}" if numbers else ""
+    return (
+        f": {', '.join(f'{number:,} {shown(reason.encode())}' for reason, number in numbers.most_common())}"
+        if numbers
+        else ""
+    )

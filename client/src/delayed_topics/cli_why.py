@@ -124,7 +124,7 @@ def _show_audit_tables(folder: Path, names: TopicNames, place: RecordPlace, *, j
             raise
         raise click.ClickException(
             "--table needs duckdb, which comes with the extra parquet of the client. "
-            "Install it with pip install 'delayed-topics[cli,parquet]'"
+            "Install it from a checkout of the project with pip install ./core ./kafka './client[cli,parquet]'"
         ) from e
     tables, notes = tables_in(folder, names, place)
     for note in notes:

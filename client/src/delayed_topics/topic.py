@@ -232,7 +232,7 @@ class DelayedTopic(Closing):
 
         member        a name of this consumer that stays the same when it restarts and that no other consumer has, such as the name of its
                       pod. After a SIGKILL, the next consumer with this name ends at once the transaction that was left open and would
-                      hold back readers for ten seconds
+                      hold back readers for up to twenty seconds
         ready_topic   another topic to read, into which records are released. Retried records come back there
 
         Raises GroupInvalid for a group that a header can't hold, ConnectionInvalid for a property of the connection that conflicts with

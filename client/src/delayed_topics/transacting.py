@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 PURGE_SECONDS: Final = 1.0
 """How long to wait for the delivery reports of purged records. Until these arrive, the producer and the consumer keep their threads and
 connections."""
+TIMEOUTS: Final = ("message.timeout.ms", "delivery.timeout.ms", "socket.timeout.ms")
+"""librdkafka derives these from the timeout of the transaction, and refuses a larger value. The user's values, which may be larger, are for
+the records that the user sends and receives."""
 
 
 class CopyTransactions:
@@ -37,7 +40,7 @@ class CopyTransactions:
         self._producer: Producer | None = None
         self._partitions: dict[str, int] = {}
         self._config: dict[str, Any] = {
-            **properties,
+            **{name: value for name, value in properties.items() if name not in TIMEOUTS},
             "message.max.bytes": LARGEST_RECORD_BYTES,  # whatever the user's limit for sent records, a copy may be as large as its record
             "transactional.id": transactional_id,
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
