@@ -162,6 +162,20 @@ def test_an_audit_whose_delayed_topic_is_gone_is_ended_only_by_the_installation_
     harness.wait(lambda: not left(), "no object of the audit is left", seen=left)
 
 
+@pytest.mark.api
+def test_an_audit_is_ended_by_the_installation_that_has_its_job_whatever_a_tenant_says_of_it(
+    harness: OperatorHarness,
+) -> None:
+    """Its finalizer would stay for ever, and its Job would run beside those of all audits that follow."""
+    harness.apply()
+    apply_audit(harness)
+    wait_for_job(harness)
+    named = {"metadata": {"annotations": {INSTALLATION: "default"}}}  # a namespace that exists
+    harness.patch("DelayedTopicAudit", "first", named, namespace=harness.namespace)
+    harness.api.kubectl("delete", "dtaudit", "first", f"--namespace={harness.namespace}", "--wait=false")
+    harness.wait(lambda: audit(harness) is None, "the audit is gone")
+
+
 def audit(harness: OperatorHarness) -> Manifest | None:
     return harness.api.get("DelayedTopicAudit", "first", harness.namespace)
 

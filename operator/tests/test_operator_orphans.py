@@ -30,6 +30,26 @@ def swept(harness: OperatorHarness, kind: str) -> float:
     return harness.operator.counted("delayed_topics_operator_orphans_removed_total", kind=kind)
 
 
+@pytest.mark.api
+def test_workers_of_a_resource_that_was_forced_away_count_for_the_quota_as_long_as_they_are_there(
+    harness: OperatorHarness,
+) -> None:
+    allow = [{"namespaceSelector": {}, "topicPrefixes": [""], "quota": {"workers": 1}}]
+    harness.api.apply(harness.cluster_connection(allow=allow))
+    harness.apply()
+    harness.wait_until_served()
+    harness.operator.stop()  # somebody may be quicker than a pass of the operator
+    force_away(harness, "DelayedTopic", harness.topic)
+    harness.operator.start()
+    harness.api.apply(harness.delayed_topic("next", topic=f"{harness.topic}.next"))
+    harness.wait(
+        lambda: harness.condition("WorkersReady", "next").get("reason") == "GrantExceeded",
+        "no worker is granted",
+        seen=lambda: harness.stateful_set("next"),
+    )
+    assert harness.made("StatefulSet"), "its workers are still there"
+
+
 @pytest.mark.slow
 @pytest.mark.api
 def test_workers_and_credentials_of_a_resource_that_was_forced_away_are_removed_and_nobody_elses(

@@ -90,6 +90,28 @@ def test_a_slot_is_not_lost_when_whoever_waits_for_it_goes_to_another_lane() -> 
     asyncio.run(story())
 
 
+def test_a_lane_whose_passes_all_end_before_the_offered_slot_is_taken_is_gone_and_nobody_misses_it() -> None:
+    """The passes over a Kafka that does not answer end at the same moment, and the resource that waits may be deleted meanwhile."""
+    moved: set[Key] = set()
+
+    async def story() -> None:
+        lanes = WakeQueue(
+            interval_seconds=0,
+            clock=lambda: 100.0,
+            lane_of=lambda key: key if key in moved else lane_of(key),
+            lane_slots=2,
+        )
+        for number in range(3):
+            lanes.wake(key_of("slow", number))
+        assert await begun(lanes) == [key_of("slow", 0), key_of("slow", 1)]
+        moved.add(key_of("slow", 2))
+        for number in range(2):
+            lanes.succeeded(key_of("slow", number), next_seconds=None)
+        assert await begun(lanes) == [key_of("slow", 2)]
+
+    asyncio.run(story())
+
+
 class Hangs:
     """A controller whose passes in the lane `slow` never end."""
 

@@ -56,6 +56,19 @@ def test_a_new_password_replaces_the_pods_and_waits_its_turn() -> None:
     assert rolls(simulation) == ["StatefulSet"]
 
 
+def test_a_mark_that_is_taken_from_the_pods_replaces_them_and_waits_its_turn() -> None:
+    simulation = Simulation.serving(workers={"template": {"annotations": {"example.com/a": "b"}}})
+    simulation.edit(workers={"template": {}})
+    simulation.may_roll = False
+    simulation.settle()
+    assert "example.com/a" in stateful_set(simulation)["spec"]["template"]["metadata"]["annotations"]
+    assert [a for a in simulation.done if isinstance(a, ApplyChild)] == []
+    simulation.may_roll = True
+    simulation.settle()
+    assert rolls(simulation) == ["StatefulSet"]
+    assert "example.com/a" not in stateful_set(simulation)["spec"]["template"]["metadata"]["annotations"]
+
+
 def test_a_rollout_that_is_held_back_is_said_and_not_as_declared() -> None:
     simulation = waiting()
     ready, workers = simulation.condition(Condition.READY), simulation.condition(Condition.WORKERS_READY)

@@ -108,9 +108,12 @@ class Audits:
 
     def _is_ours(self, raw: Manifest, topic: Manifest | None) -> bool:
         """Whether this installation handles the audit. If the audit is being deleted, or its DelayedTopic is gone, the installation that
-        began it does, as long as that exists. Another one can't look into the namespace of the Job."""
+        began it does, as long as that exists. Another one can't look into the namespace of the Job. That namespace counts more than the
+        annotation, which anybody may change who may delete the audit."""
         meta, installation = raw["metadata"], self._context.settings.namespace
         began = installation_of(raw) if _is_held(raw) else None
+        if began is not None and _home_in_status(raw) == self._context.settings.audit_namespace:
+            return True
         if (topic is None or "deletionTimestamp" in meta) and self._context.store.get("Namespace", "", began or ""):
             return began == installation
         return topic is None or serves(self._context.store, connection_of(topic), namespace=installation)
@@ -200,9 +203,7 @@ class Audits:
     def _home(self, key: Key, topic: DelayedTopic | None) -> str:
         """Returns the namespace of the Job. Once the audit has objects, it is their namespace, even if the DelayedTopic or the settings
         have changed."""
-        raw = self._context.store.get(*key) or {}
-        status = raw.get("status") or {}
-        known, _, _ = str(status.get("jobName") or status.get("windowConfigMap") or "").partition("/")
+        known = _home_in_status(self._context.store.get(*key) or {})
         if self._context.store.get("Namespace", "", known) is not None:
             return known
         return self._home_of(topic) if topic is not None else self._context.settings.audit_namespace
@@ -357,6 +358,13 @@ def _topic(found: Manifest, *, deleting: bool) -> DelayedTopic | None:
         if not deleting:
             raise
         return None
+
+
+def _home_in_status(raw: Manifest) -> str:
+    """Returns the namespace of the Job, once the status says where objects of the audit are; before that, ""."""
+    status = raw.get("status") or {}
+    home, _, _ = str(status.get("jobName") or status.get("windowConfigMap") or "").partition("/")
+    return home
 
 
 def _is_held(raw: Manifest) -> bool:

@@ -20,6 +20,7 @@ from delayed_topics_operator.engine.installation import connection_of, front_top
 from delayed_topics_operator.engine.store import namespaces
 from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.labels import NAMESPACE_LABEL
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.partitions import partitions_of
 from delayed_topics_operator.workers.reconcile.worker_sets import object_name
@@ -88,6 +89,7 @@ class Usage:
         for use, amount in (
             *self._topics(connection, registry, namespace),
             *self._workers(connection, namespace),
+            *self._left_workers(connection, namespace),
             *self._executors(connection, namespace),
         ):
             sums[use] += amount
@@ -134,6 +136,24 @@ class Usage:
                 if live is not None:
                     yield Use(key, front_topic(manifest)), QuotaUsed(workers=live["spec"].get("replicas", 1))
 
+    def _left_workers(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, QuotaUsed]]:
+        """Yields the workers of resources that are gone because somebody removed their finalizers. They run until the operator has found
+        them. Nothing says which connection they use, so they count for each."""
+        store, home = self._context.store, self._context.settings.namespace
+        if connection.kind != "ClusterKafkaConnection":
+            return
+        live = (
+            store.all("StatefulSet") if namespace is None else store.by_index("StatefulSet", _tenant, (namespace, home))
+        )
+        for manifest in live:
+            tenant, of = _tenant(manifest)[0]
+            if not tenant or of != home:
+                continue
+            names = (topic["metadata"]["name"] for topic in self._all("DelayedTopic", tenant))
+            name = manifest["metadata"]["name"]
+            if name not in {object_name(namespace=tenant, name=other, home=home) for other in names}:
+                yield Use(Key("StatefulSet", tenant, name), ""), QuotaUsed(workers=manifest["spec"].get("replicas", 1))
+
     def _executors(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, QuotaUsed]]:
         for audit in self._all("DelayedTopicAudit", namespace):
             of = audit["spec"]["delayedTopicRef"]["name"]
@@ -145,6 +165,12 @@ class Usage:
     def _all(self, kind: str, namespace: str | None) -> list[Manifest]:
         store = self._context.store
         return store.all(kind) if namespace is None else store.by_index(kind, namespaces, namespace)
+
+
+def _tenant(stateful_set: Manifest) -> tuple[tuple[str, str]]:
+    """For `Store.by_index`: the namespace of the resource whose workers these are, or "", and that of the StatefulSet."""
+    meta = stateful_set["metadata"]
+    return (((meta.get("labels") or {}).get(NAMESPACE_LABEL, ""), meta["namespace"]),)
 
 
 def use_of_audit(audit: Manifest) -> Use:

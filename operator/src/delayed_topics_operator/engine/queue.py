@@ -142,7 +142,9 @@ class WakeQueue:
 
     def _offer_slot(self, key: Key) -> None:
         """Offers a slot of this lane to the pass that has waited longest."""
-        lane = self._lanes[key]
+        lane = self._lanes.get(key)
+        if lane is None:
+            return  # all of its passes have ended since it offered a slot
         if lane.waiting:
             heapq.heappush(self._heap, heapq.heappop(lane.waiting))
             self._changed.set()

@@ -131,11 +131,20 @@ def _change_of(wanted: Manifest, live: Manifest | None) -> Action | None:
             return DeleteChild(
                 kind="StatefulSet", namespace=meta["namespace"], name=meta["name"], uid=meta["uid"], orphan=True
             )
-        edited = drifted(wanted["spec"]["template"], live["spec"]["template"]) is not None
+        edited = drifted(wanted["spec"]["template"], live["spec"]["template"]) is not None or _lacks_a_field(
+            wanted, live
+        )
         rolls = edited and live["spec"].get("replicas", 1) > 0
     else:
         rolls = False
     return ApplyChild(manifest=wanted, change=_change(wanted, live), rolls=rolls)
+
+
+def _lacks_a_field(wanted: Manifest, live: Manifest) -> bool:
+    """Whether the wanted pod template lacks a field that the operator set before. To apply it removes the field, and so replaces pods,
+    although all that is wanted is there."""
+    before = (live["metadata"].get("annotations") or {}).get(manifests.TEMPLATE)
+    return before not in (None, wanted["metadata"]["annotations"][manifests.TEMPLATE])
 
 
 def _change(wanted: Manifest, live: Manifest) -> Literal["repaired", "changed"]:

@@ -4,6 +4,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from delayed_topics_core.layout import format_ranges
@@ -16,6 +17,8 @@ from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECU
 from delayed_topics_operator.workers.reconcile.worker_sets import HTTP_PORT, PodSettings, WorkerSet, resources_of
 
 APPLIED = "delayedtopics.io/applied"
+TEMPLATE = "delayedtopics.io/template"
+"""An annotation of a StatefulSet: the digest of its pod template, which shows that the operator no longer sets a field of it."""
 CONFIG_HASH = "delayedtopics.io/config-hash"
 CONNECTION_HASH = "delayedtopics.io/connection-hash"
 
@@ -54,7 +57,7 @@ def children(workers: WorkerSet) -> tuple[Manifest, ...]:
                 "selector": {"matchLabels": selects},
             },
         ),
-        _object("apps/v1", "StatefulSet", name, workers, spec=_stateful_set(workers)),
+        _with_template(_stateful_set(workers), workers),
     )
 
 
@@ -73,7 +76,11 @@ def reconnected(live: Manifest, workers: WorkerSet) -> Manifest | None:
         for source in volume.get("projected", {}).get("sources", ()):
             if volume["name"] == "settings" and "secret" in source:
                 source["secret"] = _connection_files(workers)
-    return _object("apps/v1", "StatefulSet", workers.name, workers, spec=spec) if spec != live["spec"] else None
+    if spec == live["spec"]:
+        return None
+    template = (live["metadata"].get("annotations") or {}).get(TEMPLATE)
+    kept = {TEMPLATE: template} if template is not None else {}
+    return _object("apps/v1", "StatefulSet", workers.name, workers, annotations=kept, spec=spec)
 
 
 def template_of(live: Manifest, *, labels: Mapping[str, str], pods: PodSettings) -> WorkerTemplate:
@@ -127,6 +134,11 @@ def layout_config_map(workers: WorkerSet, record: LayoutRecord) -> Manifest:
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _with_template(spec: Manifest, workers: WorkerSet) -> Manifest:
+    template = {TEMPLATE: digest(json.dumps(spec["template"], sort_keys=True))}
+    return _object("apps/v1", "StatefulSet", workers.name, workers, annotations=template, spec=spec)
 
 
 def _stateful_set(workers: WorkerSet) -> Manifest:
@@ -240,10 +252,18 @@ def _container(workers: WorkerSet) -> Manifest:
     }
 
 
-def _object(api_version: str, kind: str, name: str, workers: WorkerSet, **body: Any) -> Manifest:
+def _object(
+    api_version: str,
+    kind: str,
+    name: str,
+    workers: WorkerSet,
+    *,
+    annotations: Mapping[str, str] = MappingProxyType({}),
+    **body: Any,
+) -> Manifest:
     metadata: Manifest = {"name": name, "namespace": workers.home, "labels": dict(workers.labels)}
     if workers.owner_reference is not None:
         metadata["ownerReferences"] = [workers.owner_reference]
     # A field that is no longer wanted is no drift of the live object. This digest shows that the manifest has changed.
-    metadata["annotations"] = {APPLIED: digest(json.dumps([metadata, body], sort_keys=True))}
+    metadata["annotations"] = {**annotations, APPLIED: digest(json.dumps([metadata, body], sort_keys=True))}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
