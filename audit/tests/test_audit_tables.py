@@ -168,6 +168,21 @@ def test_lateness_is_counted_per_delay_and_hour_in_buckets_of_three_per_cent(spa
 
 
 @pytest.mark.slow
+def test_however_many_records_were_early_they_have_few_buckets(spark: SparkSession) -> None:
+    """The driver collects the buckets. With one for each millisecond, a fault that released everything would end the audit."""
+    early_ms = (-3, -65, -1001, *range(-60_000, -50_000, 200))
+    front: list[Row] = [(0, at, 60_000, []) for at in range(len(early_ms))]
+    ready = [(0, at, 60_000 + ms, release(("f", 0, at))) for at, ms in enumerate(early_ms)]
+    counted = {
+        row.bucket_ms: row["count"]
+        for row in checks.lateness(Window(spark=spark, front=front, ready=ready).places).collect()
+    }
+    assert len(counted) < 20
+    assert {-3, -64, -992} < counted.keys()
+    assert sum(counted.values()) == len(early_ms)
+
+
+@pytest.mark.slow
 def test_pending_by_due_time_and_the_timeline(spark: SparkSession) -> None:
     front = [(0, 0, 0, []), (0, 1, 500, level(2)), (0, 2, 1_000, level(2)), (0, 3, 0, level(3))]
     delays = [(1, 0, 501, hop(("f", 0, 1), 10_500))]

@@ -113,10 +113,10 @@ def disorder(places: DataFrame) -> DataFrame:
 def lateness(places: DataFrame) -> DataFrame:
     """Returns the number of releases by delay, hour of the due time and bucket of lateness. Early releases have negative buckets. Where the
     delay is null, `asked` says whether the record requested its due time; otherwise its delay is not known."""
-    late = sf.col("late_ms")
+    late = sf.abs("late_ms")
     octave = sf.floor(sf.log2(sf.greatest(late, sf.lit(EXACT_MS))))
     step = sf.pow(2, octave - _STEPS_BITS).cast("long")
-    bucket = sf.when(late < EXACT_MS, late).otherwise(late - late % step)
+    bucket = sf.sign("late_ms").cast("long") * sf.when(late < EXACT_MS, late).otherwise(late - late % step)
     hour = sf.col("due_ms") - sf.col("due_ms") % HOUR_MS
     timed = places.where("late_ms is not null")
     asked = sf.col("delay_ms").isNull() & sf.col("appended_ms").isNotNull() & ~has(facts.HOP)

@@ -242,7 +242,7 @@ def _worker_events(connection: Connection, topic: str, say: Progress) -> WorkerE
     read_ms = int(time.time() * 1000)
     try:
         with EventFollower(connection, client_id="delayed-topics-audit-events") as follower:
-            follower.catch_up(MAX_EVENT_SECONDS, events.append)
+            follower.catch_up(MAX_EVENT_SECONDS, lambda event: events.append(event) if event.topic == topic else None)
     except KafkaCallError as e:
         say(f"could not read the events of the workers: {e}")
         return WorkerEvents()
