@@ -191,7 +191,8 @@ impl<P: Output> Sending<'_, P> {
                     self.partition.held.put_back(&taken);
                     return Goes::Unknown;
                 }
-                Err(error) if error.code == code::STATE => {
+                // after a fatal error, the producer refuses everything until the engine has read of the error and replaces it
+                Err(error) if error.code == code::STATE || error.fatal => {
                     self.partition.held.put_back(&taken);
                     return Goes::Ended;
                 }

@@ -70,12 +70,12 @@ impl Output for Producer {
         let of = CopyOf::of(copy.number);
         assert!(matches!(to, To::Own(0, target) if target == of.target));
         if self.room.get() == 0 {
-            return Err(Error::local(code::QUEUE_FULL, "full"));
+            let fatal = self.now_ms.get() % 2 == 0; // then it has failed for good, and the engine has not replaced it yet
+            return Err(Error { fatal, ..Error::local(if fatal { code::FATAL } else { code::QUEUE_FULL }, "no room") });
         }
         self.room.set(self.room.get() - 1);
         let text = |value: &[u8]| std::str::from_utf8(value).unwrap().parse().unwrap();
-        let due_at_ms =
-            copy.headers.iter().find(|header| header.0 == b"dt-due-at").and_then(|header| header.1.as_deref());
+        let due_at_ms = copy.headers.iter().find(|header| header.0 == b"dt-due-at").and_then(|it| it.1.as_deref());
         self.queued.borrow_mut().push_back(Queued {
             of,
             at_ms: self.now_ms.get(),

@@ -190,13 +190,10 @@ impl Producers {
         if self.get(compression, alone).is_some() {
             return true;
         }
-        let made: Result<Vec<Producer>, String> = if alone {
-            self.new_producer(compression, &[("batch.num.messages", "1")], wake).map(|producer| vec![producer])
-        } else {
-            // Statistics cost 40 KB of memory for each topic. Those of the first producer show whether clients still know a broker.
-            let further: [(&str, &str); 1] = [("statistics.interval.ms", "0")];
-            (0..POOL_SIZE).map(|index| self.new_producer(compression, &further[..index.min(1)], wake)).collect()
-        };
+        let (size, further): (usize, &[(&str, &str)]) =
+            if alone { (1, &[("batch.num.messages", "1")]) } else { (POOL_SIZE, &[]) };
+        let made: Result<Vec<Producer>, String> =
+            (0..size).map(|_| self.new_producer(compression, further, wake)).collect();
         match made {
             Ok(producers) => {
                 self.pools.push(Pool { compression: compression.to_owned(), alone, retired: false, producers });
