@@ -145,13 +145,12 @@ class Usage:
         live = (
             store.all("StatefulSet") if namespace is None else store.by_index("StatefulSet", _tenant, (namespace, home))
         )
+        metas = (topic["metadata"] for topic in self._all("DelayedTopic", namespace))
+        known = {object_name(namespace=meta["namespace"], name=meta["name"], home=home) for meta in metas}
         for manifest in live:
             tenant, of = _tenant(manifest)[0]
-            if not tenant or of != home:
-                continue
-            names = (topic["metadata"]["name"] for topic in self._all("DelayedTopic", tenant))
             name = manifest["metadata"]["name"]
-            if name not in {object_name(namespace=tenant, name=other, home=home) for other in names}:
+            if tenant and of == home and name not in known:
                 yield Use(Key("StatefulSet", tenant, name), ""), QuotaUsed(workers=manifest["spec"].get("replicas", 1))
 
     def _executors(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, QuotaUsed]]:
