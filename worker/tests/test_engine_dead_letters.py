@@ -53,13 +53,6 @@ def test_of_a_record_that_is_refused_for_one_header_the_others_are_kept() -> Non
             assert found == kept | ({} if absent is None else {name.encode(): absent}), name
 
 
-def test_of_a_record_whose_headers_are_too_large_those_are_kept_that_are_as_they_may_be() -> None:
-    copy = decided([*GOOD, ("dt-error", b"x" * 5000)])
-    assert copy.reason == "HeadersTooLarge"
-    assert {(name.encode(), value) for name, value in GOOD} <= set(copy.headers)
-    assert dict(copy.headers)[b"dt-error"] != b"x" * 2048, "dt-error says why the record is a dead letter"
-
-
 def test_a_dead_letter_without_readable_headers_has_its_root_as_its_id() -> None:
     record = engine.Record(
         delay_seconds=None, partition=3, offset=17, topic_id=TOPIC_ID, appended_at_ms=NOW_MS, key=None, headers=None

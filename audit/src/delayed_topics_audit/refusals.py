@@ -16,7 +16,6 @@ from pyspark.sql import functions as sf
 from delayed_topics_audit import header_columns as headers
 
 MAX_ATTEMPT: Final = 2**31 - 1
-MAX_OWN_BYTES: Final = 4096
 MAX_FOREIGN_HEADERS: Final = 100_000 - 17
 """A worker can't read more headers. Java can."""
 
@@ -30,11 +29,7 @@ HOPS: Final = (own.ROOT, own.DUE_AT, own.HOPS)
 
 REASONS: Final = tuple(reason for reason in DeadLetterReason if reason != DeadLetterReason.REJECTED)
 """The number of a reason is its index. Tables that are kept contain these numbers, and list the names beside them."""
-UNREADABLE: Final = (
-    DeadLetterReason.HEADER_TWICE,
-    DeadLetterReason.HEADERS_TOO_LARGE,
-    DeadLetterReason.HEADER_UNREADABLE,
-)
+UNREADABLE: Final = (DeadLetterReason.HEADER_TWICE, DeadLetterReason.HEADER_UNREADABLE)
 """With these reasons, a worker ignores all own headers of the record."""
 NOT_TAKEN: Final = (DeadLetterReason.TOO_LARGE, DeadLetterReason.INVALID_RECORD)
 """With these reasons, a topic refused the copy."""
@@ -135,20 +130,12 @@ def least_attempt() -> Column:
 def _unreadable(damaged: Column | None = None) -> Column:
     """Returns why the headers that a client may set are refused, in the order in which the engine checks them. Callers may add cases with
     `when`."""
-    bytes_each = [
-        sf.when(
-            headers.is_present(name), len(name) + sf.coalesce(sf.octet_length(headers.text(name)), sf.lit(0))
-        ).otherwise(0)
-        for name in CLIENTS
-    ]
     level_zero = headers.or_false(headers.number(own.DELAY_LEVEL) == 0)
     beyond = headers.or_false(headers.number(own.ATTEMPT) > MAX_ATTEMPT)
     illegible = [*map(_no_number, (own.ATTEMPT, *_NUMBERS)), *(_no_text(name, most) for name, most in _TEXTS.items())]
     unreadable = [level_zero, beyond, *illegible, _no_target(), *([] if damaged is None else [damaged])]
-    return (
-        sf.when(_twice(CLIENTS), number(DeadLetterReason.HEADER_TWICE))
-        .when(reduce(Column.__add__, bytes_each) > MAX_OWN_BYTES, number(DeadLetterReason.HEADERS_TOO_LARGE))
-        .when(reduce(Column.__or__, unreadable), number(DeadLetterReason.HEADER_UNREADABLE))
+    return sf.when(_twice(CLIENTS), number(DeadLetterReason.HEADER_TWICE)).when(
+        reduce(Column.__or__, unreadable), number(DeadLetterReason.HEADER_UNREADABLE)
     )
 
 

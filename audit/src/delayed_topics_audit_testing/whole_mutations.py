@@ -64,8 +64,8 @@ RESCHEDULED: Final = ("rescheduled", "rescheduled unasked")
 CANCELLED: Final = ("cancelled", "cancelled unasked")
 IN_THE_DEAD_LETTER_TOPIC: Final = ("dead", *CANCELLED)
 REASONS: Final = (
-    DeadLetterReason.HEADER_TWICE, DeadLetterReason.HEADER_UNREADABLE, DeadLetterReason.HEADERS_TOO_LARGE,
-    DeadLetterReason.NO_LADDER, DeadLetterReason.MAX_DELAY_EXCEEDED, DeadLetterReason.TARGET_NOT_ALLOWED, DeadLetterReason.REJECTED,
+    DeadLetterReason.HEADER_TWICE, DeadLetterReason.HEADER_UNREADABLE, DeadLetterReason.NO_LADDER,
+    DeadLetterReason.MAX_DELAY_EXCEEDED, DeadLetterReason.TARGET_NOT_ALLOWED, DeadLetterReason.REJECTED,
 )  # fmt: skip
 OVERDUE_MS: Final = 1_000_000_000
 """A time that is longer than any window and any delay."""

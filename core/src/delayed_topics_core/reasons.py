@@ -14,7 +14,6 @@ class DeadLetterReason(StrEnum):
     REJECTED = "Rejected"
     HEADER_TWICE = "HeaderTwice"
     HEADER_UNREADABLE = "HeaderUnreadable"
-    HEADERS_TOO_LARGE = "HeadersTooLarge"
     NO_LADDER = "NoLadder"
     MAX_DELAY_EXCEEDED = "MaxDelayExceeded"
     TARGET_NOT_ALLOWED = "TargetNotAllowed"

@@ -6,8 +6,6 @@ use crate::own::Own;
 
 /// The largest number that a header may have, unless its own maximum is lower.
 pub const MAX_NUMBER: u64 = i64::MAX.unsigned_abs();
-/// The maximum size of the names and values of all `dt-` headers that a client may set.
-pub const MAX_OWN_BYTES: usize = 4096;
 /// The maximum number of foreign headers. librdkafka reads no record with more than 100,000 headers, and a copy also has those of
 /// this project.
 pub const MAX_FOREIGN_HEADERS: usize = 100_000 - Own::COUNT;
@@ -19,8 +17,6 @@ const SHOWN_BYTES: usize = 32;
 pub enum UnreadableHeader<'a> {
     /// The record has the header more than once.
     Twice(Own),
-    /// The headers that a client may set have this many bytes, more than `MAX_OWN_BYTES`.
-    TooLarge(usize),
     /// The value is not a decimal number in the allowed range.
     NotANumber {
         /// The header.
@@ -93,7 +89,6 @@ impl Cause<'_> {
     pub const fn reason(&self) -> &'static str {
         match self {
             Cause::Unreadable(UnreadableHeader::Twice(_)) => "HeaderTwice",
-            Cause::Unreadable(UnreadableHeader::TooLarge(_)) => "HeadersTooLarge",
             Cause::Unreadable(_) | Cause::HeadersUnreadable => "HeaderUnreadable",
             Cause::NoLadder => "NoLadder",
             Cause::MaxDelay { .. } => "MaxDelayExceeded",
@@ -155,9 +150,6 @@ impl Display for UnreadableHeader<'_> {
         match *self {
             UnreadableHeader::Twice(name) => {
                 write!(f, "a record can have {} only once, but this record has it twice", name.name())
-            }
-            UnreadableHeader::TooLarge(bytes) => {
-                write!(f, "the dt- headers must have at most {MAX_OWN_BYTES} bytes in total, but they have {bytes}")
             }
             UnreadableHeader::NotANumber { name, most, value } => {
                 let name = name.name();

@@ -5,7 +5,7 @@
 
 use std::str;
 
-use crate::dead_letter::{UnreadableHeader, MAX_NUMBER, MAX_OWN_BYTES};
+use crate::dead_letter::{UnreadableHeader, MAX_NUMBER};
 use crate::digits;
 use crate::own::Own;
 use crate::place::Place;
@@ -156,8 +156,6 @@ struct RawHeaders<'a> {
     duplicate_of_client: Option<Own>,
     /// The first duplicate of a header that makes a hop.
     duplicate_of_hop: Option<Own>,
-    /// The size of the names and values of all headers that a client may set.
-    clients_bytes: usize,
     /// One more than the highest attempt in a `dt-released` header.
     least_attempt: u32,
 }
@@ -171,7 +169,6 @@ impl<'a> RawHeaders<'a> {
             duplicated: 0,
             duplicate_of_client: None,
             duplicate_of_hop: None,
-            clients_bytes: 0,
             least_attempt: 0,
         };
         for (name, value) in headers {
@@ -196,9 +193,6 @@ impl<'a> RawHeaders<'a> {
             return;
         }
         self.present |= bit(name);
-        if name.is_clients() {
-            self.clients_bytes += name.name().len() + value.map_or(0, <[u8]>::len);
-        }
         match value {
             Some(value) => self.values[name as usize] = value,
             None => self.null |= bit(name),
@@ -241,9 +235,6 @@ impl<'a> RawHeaders<'a> {
     fn as_client(&self) -> Result<OwnHeaders<'a>, UnreadableHeader<'a>> {
         if let Some(name) = self.duplicate_of_client {
             return Err(UnreadableHeader::Twice(name));
-        }
-        if self.clients_bytes > MAX_OWN_BYTES {
-            return Err(UnreadableHeader::TooLarge(self.clients_bytes));
         }
         let delay_level = self.number(Own::DelayLevel, MAX_NUMBER)?;
         if delay_level == Some(0) {
