@@ -23,7 +23,8 @@ NOTHING_RELEASED = (
 )
 """The part of a message that says what it means to have no workers."""
 _REMEDIES = {
-    "image": ". Correct the chart values images.worker or images.pullSecrets",
+    "image": ". Correct the chart values images.worker or images.pullSecrets. In the namespace of a KafkaConnection, workers pull with the "
+    "imagePullSecrets of the ServiceAccount default",
     "room": ". Either lower {template}.resources, or add room on the nodes",
     "memory": ". Raise {template}.resources.limits.memory",
 }
