@@ -174,16 +174,12 @@ impl Engine {
 
     /// Adds a delayed topic. Delayed topics are numbered from 0 in the order of these calls. With `exactly_once` there is only one,
     /// and it is added before any other call.
-    ///
-    /// # Errors
-    /// A producer does not accept the names.
-    pub fn add_topic(&mut self, names: Names) -> Result<(), String> {
-        self.producers.add_topic(&names)?;
+    pub fn add_topic(&mut self, names: Names) {
+        self.producers.add_topic(&names);
         let number = self.topics.len();
         self.by_topic.insert(names.front.clone(), number);
         self.by_topic.insert(names.delays.clone(), number);
         self.topics.push(Topic::new(names));
-        Ok(())
     }
 
     /// Joins the group, with a client that has these properties, or changes the subscription of a member. `grown` are the topics

@@ -1,6 +1,6 @@
 //! The producers of copies.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -15,8 +15,9 @@ use crate::writing::HeaderSink;
 
 /// A client and the topics that it produces to.
 pub struct Producer {
-    /// By delayed topic and target. They are dropped before the client.
-    handles: Vec<TopicHandle>,
+    /// By delayed topic and target, each from its first copy on: one of many topics that a worker has nothing to write to costs nothing.
+    /// They are dropped before the client.
+    handles: Vec<(String, OnceCell<TopicHandle>)>,
     /// Other ready topics, each from its first copy on.
     others: RefCell<HashMap<String, TopicHandle>>,
     /// The client of Kafka.
@@ -24,10 +25,12 @@ pub struct Producer {
 }
 
 impl Producer {
-    fn new(client: Arc<Client>, names: &[Names]) -> Result<Self, String> {
+    fn new(client: Arc<Client>, names: &[Names]) -> Self {
         let mut made = Producer { handles: Vec::new(), others: RefCell::default(), client };
-        names.iter().try_for_each(|names| made.add_topic(names))?;
-        Ok(made)
+        for names in names {
+            made.add_topic(names);
+        }
+        made
     }
 
     /// Ends the producer, and discards the copies that it has and their results.
@@ -38,12 +41,16 @@ impl Producer {
         end(client);
     }
 
-    fn add_topic(&mut self, names: &Names) -> Result<(), String> {
-        for target in OWN_TARGETS {
-            let handle = self.client.topic(names.of(target)).map_err(|e| e.to_string())?;
-            self.handles.push(handle);
+    fn add_topic(&mut self, names: &Names) {
+        self.handles.extend(OWN_TARGETS.map(|target| (names.of(target).to_owned(), OnceCell::new())));
+    }
+
+    fn handle(&self, index: usize) -> Result<&TopicHandle, Error> {
+        let (name, handle) = &self.handles[index];
+        match handle.get() {
+            Some(made) => Ok(made),
+            None => self.client.topic(name).map(|made| handle.get_or_init(|| made)),
         }
-        Ok(())
     }
 }
 
@@ -81,7 +88,7 @@ impl Output for Producer {
     fn produce(&self, to: To<'_>, copy: Copy<'_, CopyHeaders>) -> Result<usize, Error> {
         let name = match to {
             To::Own(topic, target) => {
-                return self.client.produce(&self.handles[topic * OWN_TARGETS.len() + target as usize], copy)
+                return self.client.produce(self.handle(topic * OWN_TARGETS.len() + target as usize)?, copy)
             }
             To::Other(name) => name,
         };
@@ -170,13 +177,11 @@ impl Producers {
     }
 
     /// Adds the topics of a delayed topic to all present and future producers.
-    ///
-    /// # Errors
-    /// A name is not valid for a topic.
-    pub fn add_topic(&mut self, names: &Names) -> Result<(), String> {
-        self.pools.iter_mut().flat_map(|pool| &mut pool.producers).try_for_each(|made| made.add_topic(names))?;
+    pub fn add_topic(&mut self, names: &Names) {
+        for made in self.pools.iter_mut().flat_map(|pool| &mut pool.producers) {
+            made.add_topic(names);
+        }
         self.names.push(names.clone());
-        Ok(())
     }
 
     /// Creates the producers for this use, unless they exist. Returns false if one cannot be created; an event then says why.
@@ -209,7 +214,7 @@ impl Producers {
     /// Creates a producer with these further properties. It belongs to the caller.
     ///
     /// # Errors
-    /// librdkafka does not accept the settings or the names of the topics.
+    /// librdkafka does not accept the settings.
     pub fn new_producer(
         &self,
         compression: &str,
@@ -221,8 +226,9 @@ impl Producers {
             properties.push(((*name).into(), (*value).into()));
         }
         let client = Arc::new(Client::new(self.load, Kind::Producer, &properties, wake)?);
-        let producer = Producer::new(client, &self.names)?;
-        // not before it has its topics: a producer without topics would request the metadata of all topics in Kafka
+        let producer = Producer::new(client, &self.names);
+        // not before it has a topic: a producer without topics would request the metadata of all topics in Kafka
+        producer.handle(0).map_err(|e| e.to_string())?;
         request_id_early(Arc::clone(&producer.client));
         Ok(producer)
     }

@@ -61,7 +61,7 @@ impl Engine {
 
     fn add_topic(&self, front: String, delays: String, ready: String, dead_letter: String) -> PyResult<()> {
         let names = Names { front, delays, ready, dead_letter };
-        self.0.change(|engine| engine.add_topic(names))?.map_err(PyValueError::new_err)
+        Ok(self.0.change(|engine| engine.add_topic(names))?)
     }
 
     #[pyo3(signature = (number, policy, *, paused, skew_ms, compression, dead_letter_partitions, has_control_topic))]
