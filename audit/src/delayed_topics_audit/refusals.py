@@ -9,14 +9,14 @@ from functools import cache, reduce
 from typing import Final
 
 from delayed_topics_core import headers as own
-from delayed_topics_core.reasons import DeadLetterReason
+from delayed_topics_core.reasons import WORKER_REASONS, DeadLetterReason
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from delayed_topics_audit import header_columns as headers
 
 MAX_ATTEMPT: Final = 2**31 - 1
-MAX_FOREIGN_HEADERS: Final = 100_000 - 17
+MAX_FOREIGN_HEADERS: Final = 100_000 - len(own.OWN_HEADERS)
 """A worker can't read more headers. Java can."""
 
 _NUMBERS: Final = (own.DELIVER_AT, own.DELAY_LEVEL, own.GENERATION, own.CREATED_AT, own.DONE_AT)
@@ -27,7 +27,7 @@ CLIENTS: Final = (own.ATTEMPT, *_NUMBERS, *_TEXTS, own.TARGET, own.ERROR)
 HOPS: Final = (own.ROOT, own.DUE_AT, own.HOPS)
 """The headers that a worker writes into a hop, once each."""
 
-REASONS: Final = tuple(reason for reason in DeadLetterReason if reason != DeadLetterReason.REJECTED)
+REASONS: Final = WORKER_REASONS
 """The number of a reason is its index. Tables that are kept contain these numbers, and list the names beside them."""
 UNREADABLE: Final = (DeadLetterReason.HEADER_TWICE, DeadLetterReason.HEADER_UNREADABLE)
 """With these reasons, a worker ignores all own headers of the record."""

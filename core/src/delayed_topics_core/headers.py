@@ -47,8 +47,8 @@ _TARGET: Final = re.compile(rb"(?P<topic>[a-zA-Z0-9._-]{1,249})(:(?P<partition>[
 
 
 class Root(NamedTuple):
-    """The place at which a record was first seen. Written as `f:<partition>:<offset>:<topic id>`, with `d` instead of `f` for a record that
-    was produced directly to a partition of the delays topic."""
+    """The place at which an attempt was first seen. Written as `f:<partition>:<offset>:<topic id>`, with `d` instead of `f` for one
+    produced directly to a partition of the delays topic."""
 
     topic_letter: str  # "f" front, "d" delays
     partition: int

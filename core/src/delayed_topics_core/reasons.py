@@ -23,6 +23,10 @@ class DeadLetterReason(StrEnum):
     INVALID_RECORD = "InvalidRecord"
 
 
+WORKER_REASONS: Final = tuple(reason for reason in DeadLetterReason if reason is not DeadLetterReason.REJECTED)
+"""The reasons for which workers make dead letters. Only clients reject records."""
+
+
 class Condition(StrEnum):
     """Types of `status.conditions`."""
 

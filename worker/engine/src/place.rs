@@ -27,7 +27,7 @@ impl SourceTopic {
     }
 }
 
-/// The place of a record. A *root* is the place where the record was first seen, an *origin* is the place of the record from which
+/// The place of a record. A *root* is the place where the attempt was first seen, an *origin* is the place of the record from which
 /// a copy was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {

@@ -88,9 +88,9 @@ impl<'a> Target<'a> {
 /// The headers that a worker writes into a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopHeaders<'a> {
-    /// Where the record was first seen.
+    /// Where the attempt was first seen.
     pub root: Place<'a>,
-    /// The due time, which was fixed when the record was first seen.
+    /// The due time, which was fixed when the attempt was first seen.
     pub due_at_ms: i64,
     /// When the record came in, if a worker has recorded it.
     pub appended_at_ms: Option<i64>,

@@ -82,7 +82,7 @@ impl<'a, H: Headers<'a>> Record<'a, H> {
         Place { source, partition: self.partition, offset: self.offset, topic_id: self.topic_id }
     }
 
-    /// Reads the headers of this project, and returns them with the place where the record was first seen.
+    /// Reads the headers of this project, and returns them with the place where the attempt was first seen.
     ///
     /// # Errors
     /// The headers cannot be read, or one of them is not accepted.

@@ -71,13 +71,13 @@ impl<'a> Release<'a> {
         &self.own
     }
 
-    /// Returns the place where the record was first seen.
+    /// Returns the place where the attempt was first seen.
     #[must_use]
     pub fn root(&self) -> Place<'a> {
         self.root
     }
 
-    /// Returns the due time, which was fixed when the record was first seen.
+    /// Returns the due time, which was fixed when the attempt was first seen.
     #[must_use]
     pub fn due_at_ms(&self) -> i64 {
         self.due_at_ms

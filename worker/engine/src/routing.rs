@@ -40,7 +40,7 @@ pub enum Decision<'a> {
 pub struct Wait<'a> {
     /// The headers of this project that the record has.
     pub own: OwnHeaders<'a>,
-    /// Where the record was first seen.
+    /// Where the attempt was first seen.
     pub root: Place<'a>,
     /// What is remembered of the record until its turn.
     pub waiting: Waiting,
@@ -57,7 +57,7 @@ impl<'a> Wait<'a> {
 /// What is remembered of a record that waits. Its headers are read again when its turn has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// The due time, which was fixed when the record was first seen.
+    /// The due time, which was fixed when the attempt was first seen.
     pub due_at_ms: i64,
     /// When the engine decides about the record again: at its due time, or before it, when the delay of its partition is over. If the
     /// ready topic is missing, this is later than the due time.
@@ -71,9 +71,9 @@ pub struct Waiting {
 pub struct Hop<'a> {
     /// The headers of this project that the record has.
     pub own: OwnHeaders<'a>,
-    /// Where the record was first seen.
+    /// Where the attempt was first seen.
     pub root: Place<'a>,
-    /// The due time, which was fixed when the record was first seen.
+    /// The due time, which was fixed when the attempt was first seen.
     pub due_at_ms: i64,
     /// The partition of the delays topic.
     pub partition: u32,
@@ -84,7 +84,7 @@ pub struct Hop<'a> {
 pub struct DeadLetter<'a> {
     /// The headers of this project that the record has, as far as they can be read.
     pub own: OwnHeaders<'a>,
-    /// Where the record was first seen.
+    /// Where the attempt was first seen.
     pub root: Place<'a>,
     /// When the record was to come out. `None` if it was never to come out, or if that cannot be read.
     pub due_at_ms: Option<i64>,

@@ -1,9 +1,9 @@
 """All metrics of the worker, declared once."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from delayed_topics_core.reasons import DeadLetterReason
+from delayed_topics_core.reasons import WORKER_REASONS
 from delayed_topics_engine import DURATION_BOUNDS_MS, Histogram, Tally
 from delayed_topics_kafka.due import DUE_WITHIN_SECONDS
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
@@ -11,9 +11,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from delayed_topics_worker.pending import Pending
-
-OWN_REASONS: Final = tuple(reason for reason in DeadLetterReason if reason is not DeadLetterReason.REJECTED)
-"""Only clients reject records."""
 
 
 class TopicWork(NamedTuple):
@@ -67,7 +64,7 @@ class EngineMetrics(Collector):
             released.add_metric([topic], tally.released)
             hopped.add_metric([topic], tally.hopped)
             misrouted.add_metric([topic], tally.misrouted)
-            for reason in OWN_REASONS:
+            for reason in WORKER_REASONS:
                 dead_lettered.add_metric([topic, reason.value], tally.dead_lettered.get(reason.value, 0))
             lateness.add_metric([topic], _buckets(tally.lateness), sum_value=tally.lateness.sum_ms / 1000)
         commits = HistogramMetricFamily(

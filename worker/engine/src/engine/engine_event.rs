@@ -68,8 +68,8 @@ pub enum EngineEvent {
     CommitUnknown(Vec<(String, i32)>),
     /// Kafka's client reports an error of a partition, or of its own.
     Reported(Error, Option<Offset>),
-    /// The consumer failed permanently.
-    ConsumerFatal(Error),
+    /// A client failed permanently: the consumer, or the producer of transactions.
+    Fatal(Error),
     /// Kafka's client cannot take over the partitions that were assigned.
     AssignmentFailed(Error),
     /// The copies in flight were given up, and new producers send them again. Their records may come out twice.

@@ -103,7 +103,7 @@ impl Engine {
 
     fn consumer_failed(&mut self, error: crate::kafka::Error, at: Option<Offset>) {
         if error.fatal {
-            self.events.push(EngineEvent::ConsumerFatal(error));
+            self.events.push(EngineEvent::Fatal(error));
             return;
         }
         let slot = at.as_ref().and_then(|at| self.slots.find(&at.topic, at.partition));

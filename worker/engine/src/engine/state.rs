@@ -1,6 +1,6 @@
 //! The states of a partition, from its assignment to its revocation. `docs/engine.md` has a drawing of them.
 
-/// The state of a partition. It alone determines which operations are allowed.
+/// The state of a partition. It determines which operations are allowed; `Partition::begun` says whether its window may be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The partition is assigned, but not yet in Kafka's client. It ignores where an earlier assignment of it began.

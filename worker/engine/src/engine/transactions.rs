@@ -364,7 +364,7 @@ impl Engine {
                 "Kafka has fenced the producer ({error}). Either another worker with this name has started, or this worker stood \
                  still for longer than a transaction may last"
             );
-            self.events.push(EngineEvent::ConsumerFatal(fatal));
+            self.events.push(EngineEvent::Fatal(fatal));
         }
         match &mut transactions.calls {
             Some(calls) if error.aborts_transaction && transactions.producer.is_some() => {

@@ -245,7 +245,7 @@ fn to_tuple(py: Python<'_>, event: EngineEvent) -> PyResult<Bound<'_, PyTuple>> 
             let (topic, partition) = at.map_or((None, None), |at| (Some(at.topic), Some(at.partition)));
             ("Reported", fault(error), topic, partition).into_pyobject(py)
         }
-        EngineEvent::ConsumerFatal(error) => ("Fatal", fault(error)).into_pyobject(py),
+        EngineEvent::Fatal(error) => ("Fatal", fault(error)).into_pyobject(py),
         EngineEvent::AssignmentFailed(error) => ("AssignmentFailed", fault(error)).into_pyobject(py),
         EngineEvent::ProducersReplaced => ("ProducersReplaced",).into_pyobject(py),
         EngineEvent::Stranded(client) => ("Stranded", client).into_pyobject(py),
