@@ -34,7 +34,7 @@ def test_counts_and_probes_tell_what_happened(harness: WorkerHarness) -> None:
     assert status["topics"][topic]["partitions"] == [f"{topic}[0-1]", f"{orders.names.delays}[0-3]"]
     assert (status["alarms"], status["rebalance"]["last"]["change"]) == ([], "assigned")
     assert worker.metric("delayedtopics_released_total", topic=topic) == 20
-    assert worker.metric("delayedtopics_rebalances_total", topic=topic, change="assigned") == 6
+    assert worker.metric("delayedtopics_partition_changes_total", topic=topic, change="assigned") == 6
     assert worker.metric("delayedtopics_hopped_total", topic=topic) == hops
     assert worker.metric("delayedtopics_dead_lettered_total", topic=topic, reason="HeaderUnreadable") == 1
     assert worker.metric("delayedtopics_lateness_seconds_count", topic=topic) == 20

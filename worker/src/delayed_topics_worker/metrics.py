@@ -125,7 +125,9 @@ class Metrics:
         self.pending = PendingMetrics()
         self.registry.register(self.pending)
         self._of_topics: list[Counter | Gauge] = []
-        self.rebalances = self._counter("rebalances", "Partitions assigned, revoked or lost", "topic", "change")
+        self.partition_changes = self._counter(
+            "partition_changes", "Partitions assigned, revoked or lost", "topic", "change"
+        )
         self.control_requests = self._gauge(
             "control_requests", "Requests to cancel or reschedule a record that are in force", "topic"
         )

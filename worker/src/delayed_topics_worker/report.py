@@ -253,7 +253,7 @@ class Reporter:
                     self._last_change = {"change": change.kind, **detail}
                     if change.kind != "assigned":
                         self._last_change |= {"kept": change.kept, "in_flight": change.in_flight}
-                    self._metrics.rebalances.labels(change.topic, change.kind).inc(change.partitions)
+                    self._metrics.partition_changes.labels(change.topic, change.kind).inc(change.partitions)
                     self._shown.add(change.topic)
                     event = self._write("rebalance", change.topic, self._last_change, change.at)
                     if change.kind == "assigned":

@@ -56,7 +56,7 @@ class BrokerDies(OnThreeBrokers):
 
     def _lost(self) -> float:
         """Returns how many times the worker has lost its partitions without being asked to give them up."""
-        return self._worker.metric("delayedtopics_rebalances_total", change="lost")
+        return self._worker.metric("delayedtopics_partition_changes_total", change="lost")
 
 
 class Away(Row):
