@@ -11,6 +11,7 @@ from delayed_topics_core.reasons import DeadLetterReason, Reason
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_worker_testing.cancelling import answers, ask, make_control, wait_for_answers
 from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHarness
+from delayed_topics_worker_testing.transactions import open_transaction
 
 pytestmark = pytest.mark.broker
 
@@ -233,6 +234,25 @@ def test_nothing_is_served_before_the_control_topic_is_read_and_an_alarm_says_wh
     wait_until(lambda: not worker.alarm_reasons(), what="the alarm is cleared")
     produce(orders, [b"o-3"])
     assert ids_of(orders.ready(2))[-1] == b"o-3"
+
+
+def test_requests_that_an_open_transaction_hides_are_an_alarm_and_no_worker_begins_without_them(
+    harness: WorkerHarness,
+) -> None:
+    """Consumers of committed records see nothing from the first record of an open transaction on, whoever wrote what follows."""
+    orders = declare(harness)
+    first = harness.start(orders)
+    with open_transaction(orders, orders.names.control, b"other", b"cancel"):
+        ask(orders, [b"o-1"])
+        wait_until(lambda: Reason.CONTROL_UNREADABLE in first.alarm_reasons(), what="an alarm of the worker that reads")
+        first.kill()
+        produce(orders, [b"o-1"])
+        second = harness.start(orders, ready=False)
+        wait_until(lambda: Reason.CONTROL_UNREADABLE in second.alarm_reasons(), what="an alarm of the one that begins")
+        assert orders.released() == 0
+
+    assert ids_of(orders.dead(1)) == [b"o-1"]
+    wait_until(lambda: not second.alarm_reasons(), what="the alarm is cleared")
 
 
 @pytest.mark.slow

@@ -221,7 +221,7 @@ def of_unreadable_control(served: Served, problem: str) -> Alarm:
     unserved = (
         ""
         if served.is_control_known
-        else ". Workers serve no newly assigned partition until they have read the topic once"
+        else ". Workers serve no newly assigned partition until they have read the topic to its end"
     )
     message = f"workers can't see which records were cancelled or rescheduled lately: {problem}{unserved}"
     return Alarm(served.topic, Reason.CONTROL_UNREADABLE, message)

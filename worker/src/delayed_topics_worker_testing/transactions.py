@@ -1,6 +1,7 @@
 """Transactions of producers other than the worker under test."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from delayed_topics_core.headers import Header
@@ -20,6 +21,16 @@ def produce_in_transaction(
         producer.commit_transaction(60)
     else:
         producer.abort_transaction(60)
+
+
+@contextmanager
+def open_transaction(orders: DeclaredTopic, topic: str, key: bytes, value: bytes) -> Iterator[None]:
+    """Produces a record to this topic in a transaction that is aborted when the block ends."""
+    producer = _producer(orders, "app")
+    producer.produce(topic, value, key)
+    assert producer.flush(60) == 0
+    yield
+    producer.abort_transaction(60)
 
 
 def left_open(orders: DeclaredTopic, partition: int) -> Producer:
