@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core_testing.served import serving
@@ -244,10 +245,34 @@ def test_a_topic_that_is_gone_is_not_back_because_kafka_gives_no_answer(
     assert ("go_on", *FRONT) in kafka.turns()
 
 
-def test_an_offset_that_kafka_refuses_and_has_costs_nothing_that_was_done(kafka: Kafka) -> None:
-    kafka.assignment.take(removed("orders", COMMITTED))
+def test_a_refused_fetch_of_the_topic_before_does_not_stop_the_one_that_was_made_again(kafka: Kafka) -> None:
+    kafka.ids["orders"] = "again"
+    kafka.accepts({**IDS, "orders": "again"})
+    assert ("begin", *FRONT, 0) in kafka.turns()
+
+    kafka.assignment.take(removed("again", 0))
 
     assert kafka.turns() == [("go_on", *FRONT)]
+    assert kafka.assignment.owned[FRONT].stop is None
+
+
+@pytest.mark.parametrize(("made_again", "offset"), [(False, COMMITTED), (True, 1)])
+def test_an_offset_that_kafka_refused_and_has_by_now_stops_the_partition(
+    kafka: Kafka, made_again: bool, offset: int
+) -> None:
+    """Kafka had lost it, and gave it to another record, and lower offsets, too."""
+    topic_id = "again" if made_again else "orders"
+    if made_again:
+        kafka.ids["orders"] = topic_id
+        kafka.accepts({**IDS, "orders": topic_id})
+        kafka.turns()
+
+    kafka.assignment.take(removed(topic_id, offset))
+
+    assert kafka.turns() == []
+    stop = kafka.assignment.owned[FRONT].stop
+    assert stop is not None
+    assert stop.reason is Reason.RECORDS_REMOVED
 
 
 @pytest.mark.parametrize("begun_again", [True, False])

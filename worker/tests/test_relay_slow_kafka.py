@@ -19,7 +19,7 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker_testing.generations import members_now
-from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
+from delayed_topics_worker_testing.harness import WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
 
 pytestmark = pytest.mark.broker
@@ -229,13 +229,12 @@ def test_that_records_were_removed_is_not_said_of_a_topic_that_was_made_again_me
 
 
 class BehindTheEnd:
-    """Changes one fetch of the first front partition at `offset` into a fetch of an offset that Kafka does not have. In the request, a
+    """Changes one fetch of the first front partition at offset 0 into a fetch of an offset that Kafka does not have. In the request, a
     topic's id is followed by the number of its partitions, and a partition by its leader's epoch and the offset."""
 
-    def __init__(self, orders: DeclaredTopic, offset: int) -> None:
-        topic_id = base64.urlsafe_b64decode(orders.topics.ids[orders.names.front] + "==")
-        partition = topic_id + b"\x02" + struct.pack(">i", 0)
-        self._at = re.compile(re.escape(partition) + b".{4}" + re.escape(struct.pack(">q", offset)), re.DOTALL)
+    def __init__(self, topic_id: str) -> None:
+        partition = base64.urlsafe_b64decode(topic_id + "==") + b"\x02" + struct.pack(">i", 0)
+        self._at = re.compile(re.escape(partition) + b".{4}" + re.escape(struct.pack(">q", 0)), re.DOTALL)
         self.done = False
 
     def __call__(self, request: bytes) -> bytes:
@@ -245,25 +244,27 @@ class BehindTheEnd:
         return request[: found.end() - 8] + struct.pack(">q", 1_000_000) + request[found.end() :]
 
 
-def test_a_fetch_that_kafka_refuses_though_it_has_the_records_is_done_again(
+def test_a_fetch_of_a_deleted_topic_that_is_refused_late_is_done_again_from_the_new_topic(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """This also happens to a fetch of a deleted topic, if Kafka answers it after the worker knows where the new topic begins."""
+    """Kafka's client reports the refusal after the worker knows where the new topic begins."""
     orders = harness.declare((0,), front_partitions=1)
     worker = harness.start(orders)
-    for n in range(30):
-        orders.produce(b"%d" % n)
+    orders.produce(b"0")
     orders.flush()
-    orders.ready(30)
-    behind_the_end = BehindTheEnd(orders, 30)
+    orders.ready(1)
+    harness.admin.delete_topics([orders.names.front])
+    info = orders.make("front", 1)
+    behind_the_end = BehindTheEnd(info.id)
     wire.change_requests(Api.FETCH, behind_the_end)
-    wait_until(lambda: behind_the_end.done, what="the fetch", evidence=worker.evidence)
-    for n in range(30, 60):
+    wait_until(lambda: Reason.TOPIC_RECREATED in worker.alarm_reasons(), what="the alarm", evidence=worker.evidence)
+    orders.accept(info, begun=0)
+    for n in range(1, 30):
         orders.produce(b"%d" % n)
     orders.flush()
-
-    assert doubled(all_ready(orders, list(range(60)))) == 0
-    assert not worker.alarm_reasons()
+    assert doubled(all_ready(orders, list(range(30)))) == 0
+    assert behind_the_end.done
+    wait_until(lambda: not worker.alarm_reasons(), what="no alarm", evidence=worker.evidence)
 
 
 @pytest.mark.slow

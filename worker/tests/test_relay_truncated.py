@@ -1,5 +1,7 @@
 """Kafka loses the end of a partition, as after an unclean leader election, or if the only replica's last writes did not reach its disk."""
 
+import struct
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +13,13 @@ from delayed_topics_core.events import Event
 from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.broker import Broker
+from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.model import GroupInfo
+from delayed_topics_kafka_testing.slow_wire import LOOPBACK, Api, SlowWire
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import doubled
 from delayed_topics_worker_testing.process import WorkerProcess
@@ -56,15 +60,27 @@ def is_stranded(worker: WorkerProcess) -> bool:
     return "lost the addresses of all brokers" in worker.log_path.read_text()
 
 
-def lose_the_last_of_three(broker: Broker, orders: DeclaredTopic) -> int:
-    """Produces three records, and makes the broker lose the last after the worker has released all. Returns the offset of the lost one."""
+def refusal_of_a_fetch(wire: SlowWire) -> threading.Event:
+    """Returns an event that is set when Kafka answers a fetch that the offset is out of range. No other fetch is answered like this."""
+    refused = threading.Event()
+
+    def look(answer: bytes) -> bytes:
+        # after the partition, the error OFFSET_OUT_OF_RANGE, and no high watermark or last stable offset
+        if struct.pack(">ihqq", 0, 1, -1, -1) in answer:
+            refused.set()
+        return answer
+
+    wire.change_answers(Api.FETCH, look)
+    return refused
+
+
+def release_three(orders: DeclaredTopic) -> None:
+    """Produces three records, each in a batch of its own, and waits until the worker has released them."""
     producer = Producer(orders.harness.connection.client_config())
     for n in range(3):
         producer.produce(orders.names.front, b"before %d" % n, partition=0)
         assert producer.flush(60) == 0
     orders.ready(3)
-    with down(broker):
-        return cut_last_batch(broker, orders.names.front, 0)
 
 
 @pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
@@ -75,7 +91,9 @@ def test_lost_records_are_an_alarm_and_those_that_get_their_offsets_come_out_whe
         while True:
             orders = harness.declare((0,), front_partitions=1, partitions=1)
             worker = harness.start(orders, guarantee=guarantee, **KEEPS_PARTITIONS)
-            end = lose_the_last_of_three(broker, orders)
+            release_three(orders)
+            with down(broker):
+                end = cut_last_batch(broker, orders.names.front, 0)
             for n in range(10):
                 orders.produce(b"after %d" % n)
             orders.flush()
@@ -100,6 +118,48 @@ def test_lost_records_are_an_alarm_and_those_that_get_their_offsets_come_out_whe
         }
         harness.start(orders, guarantee=guarantee, **KEEPS_PARTITIONS)
         assert {f"after {n}".encode() for n in range(10)} <= {r.value for r in orders.ready(13)}
+
+
+def test_records_that_got_the_offsets_of_lost_ones_while_kafka_was_slow_are_an_alarm_and_not_passed_over(
+    tmp_path: Path,
+) -> None:
+    """A worker that has just started knows only an offset, and no leader epoch. Kafka refuses this offset. When Kafka says which offsets
+    it has, other records have been produced up to this offset and beyond."""
+    (port,) = free_ports(1)
+    with (
+        Broker(settings={"advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}"}) as broker,
+        SlowWire(port, int(broker.bootstrap.rpartition(":")[2])) as wire,
+        WorkerHarness(Connection(bootstrap_servers=wire.bootstrap), tmp_path) as harness,
+    ):
+        orders = harness.declare((0,), front_partitions=1, partitions=1)
+        place = (orders.names.front, 0)
+        worker = harness.start(orders)
+        release_three(orders)
+        assert worker.terminate() == 0
+        with down(broker):
+            end = cut_last_batch(broker, orders.names.front, 0)
+        wire.hold_back_requests(Api.LIST_OFFSETS, 600, client_id="orders-0-watch")
+        refused = refusal_of_a_fetch(wire)
+        worker = harness.start(orders, ready=False)
+        wait_until(refused.is_set, what="Kafka refuses the offset", evidence=worker.evidence)
+        for n in range(5):
+            orders.produce(b"after %d" % n)
+        orders.flush()
+        wire.hold_back_requests(Api.LIST_OFFSETS, 0, client_id="orders-0-watch")
+        wait_until(
+            lambda: Reason.RECORDS_REMOVED in worker.alarm_reasons(),
+            what="the alarm",
+            evidence=worker.evidence,
+            timeout_seconds=30,
+        )
+        (message,) = (a["message"] for a in worker.status()["alarms"] if a["reason"] == Reason.RECORDS_REMOVED)
+        assert f"{orders.names.front} [0] at offset 3 " in message
+        assert "it had lost the last records of the partition" in message
+        assert worker.terminate() == 0
+        wait_until(lambda: is_empty(harness.admin, orders.record.group), what="the worker has left")
+        harness.commit(orders.record.group, {place: OffsetAndMetadata(end)})
+        harness.start(orders)
+        assert {f"after {n}".encode() for n in range(5)} <= {r.value for r in orders.ready(8)}
 
 
 def replaced(orders: DeclaredTopic) -> int:

@@ -22,10 +22,10 @@ from delayed_topics_worker.engine_events import (
     Removed,
     Revoked,
 )
-from delayed_topics_worker.known_offsets import KnownOffsets, Offsets
+from delayed_topics_worker.known_offsets import KnownOffsets
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot
-from delayed_topics_worker.unserved import stop_for, stop_of_removed
+from delayed_topics_worker.unserved import has_offset, stop_for, stop_of_removed
 
 log = logging.getLogger(__name__)
 
@@ -199,20 +199,19 @@ class Assignment:
             self._note("caught-up", fresh, fresh[0].assigned_at)
 
     def check_removed(self) -> None:
-        """Stops the partitions whose next record was removed. The worker never skips removed records, because people have to decide
-        that. If Kafka has the record, as after an answer to the fetch of a topic that is gone, the partition is read again."""
+        """Stops the partitions whose next record was removed, because people have to decide whether to skip it. If Kafka has the record,
+        and the topic was created again, the client may have reported a fetch from the former topic, and the partition is read again."""
         removed = [o for o in self.owned.values() if o.removed is not None]
         self._known.look([o.place for o in removed])
         for owned in removed:
             there = self._known.found.get(owned.place)
             if owned.removed is None or there is None or owned.stop is not None:
                 continue
-            if isinstance(there, Offsets) and there.first <= owned.removed.offset <= there.stable_end:
+            if owned.removed.offset == owned.began_again_at and has_offset(there, owned.removed.offset):
                 log.info("%s is read again: Kafka refused its offset %d, and has it", owned, owned.removed.offset)
-                owned.removed = None
                 self._engine.go_on(*owned.place)
-                continue
-            owned.stop = stop_of_removed(owned, owned.removed, there)
+            else:
+                owned.stop = stop_of_removed(owned, owned.removed, there)
             owned.removed = None
 
     def topics_to_describe(self, snapshot: TopicsSnapshot) -> set[str]:
@@ -377,6 +376,7 @@ class Assignment:
             commit=at.commit,
             stands=stands,
         )
+        owned.began_again_at = at.offset if owned.recreated else None
         owned.begun, owned.recreated = True, False
 
     def _stop_uncommitted(self, owned: AssignedPartition) -> None:

@@ -62,6 +62,11 @@ def what_is_wrong(served: Served, topic: str, snapshot: TopicsSnapshot) -> tuple
     return None
 
 
+def has_offset(there: Offsets | KafkaCallError, offset: int) -> bool:
+    """Returns whether a worker can read a partition from this offset on. `there`: the offsets that Kafka has."""
+    return isinstance(there, Offsets) and there.first <= offset <= there.stable_end
+
+
 def stop_of_removed(owned: AssignedPartition, removed: Removed, there: Offsets | KafkaCallError | None) -> Stop:
     """Returns the stop of a partition whose next record is not in Kafka any more. `there`: the offsets that Kafka has; None: Kafka has lost
     the end of the partition."""
@@ -69,6 +74,11 @@ def stop_of_removed(owned: AssignedPartition, removed: Removed, there: Offsets |
         what = (
             "Kafka has lost the last records of the partition. From the broker's end offset on it gives their offsets to other records, "
             "which a worker skips that starts at its committed offset"
+        )
+    elif has_offset(there, removed.offset):
+        what = (
+            "Kafka has this offset by now, so it had lost the last records of the partition, and has given their offsets to other records "
+            f"since. Of the records below offset {removed.offset}, a worker that starts at its committed offset skips those that came since"
         )
     else:
         offsets = (
