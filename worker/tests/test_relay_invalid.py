@@ -1,9 +1,12 @@
 """A record that Kafka refuses even when it goes alone becomes a dead letter, and its neighbours are released."""
 
+import re
 import struct
+import time
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Producer
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import NewTopicSpec
@@ -18,6 +21,9 @@ PARTITIONS = 12
 REFUSALS = 11_000
 """More than the 10,000 refused batches after which a producer is replaced."""
 EPOCH = struct.Struct(">h")
+WRITTEN = re.compile(rb"(orders-[0-9a-z.-]+)\x02(.{4})[\x80-\xff]*[\0-\x7f].{16}\x02.{26}(.{8})", re.DOTALL)
+"""The part of a request with records of one partition that has the topic, the number of the partition, and the id of the producer. The
+other bytes are the number of partitions, and the length and the header of the batch."""
 
 
 def create_compacted(orders: DeclaredTopic) -> str:
@@ -109,3 +115,66 @@ def test_before_its_epochs_come_to_their_end_a_producer_is_followed_by_another_a
     assert sorted(int(r.value or b"") for r in dead) == list(range(REFUSALS))
     assert len(orders.ready(REFUSALS // 100)) == REFUSALS // 100
     assert "failed permanently" not in worker.log_path.read_text()
+
+
+class CopyProducers:
+    """The id of the producer that last wrote to each partition of a topic, from requests that Kafka gets through the proxy."""
+
+    def __init__(self, wire: SlowWire) -> None:
+        self.of: dict[tuple[str, int], int] = {}
+        wire.change_requests(Api.PRODUCE, self._look)
+
+    def _look(self, request: bytes) -> bytes:
+        """Reads a request of the engine, which has records of one partition."""
+        if found := WRITTEN.search(request):
+            name, partition, producer_id = found.groups()
+            self.of[name.decode(), struct.unpack(">i", partition)[0]] = struct.unpack(">q", producer_id)[0]
+        return request
+
+
+def outdate(wire: SlowWire, orders: DeclaredTopic, partition: int, producer_id: int) -> None:
+    """Writes a record to a ready partition as a producer with this id and a later epoch. Kafka then refuses what the former one sends."""
+    as_this = struct.pack(">qh", producer_id, LAST_EPOCH) + b"\0"
+    wire.change_answers(Api.INIT_PRODUCER_ID, lambda answer: answer[: -len(as_this)] + as_this)
+    producer = Producer({**orders.harness.connection.client_config(), "enable.idempotence": True})
+    producer.produce(orders.names.ready, b"of another producer", partition=partition)
+    assert producer.flush(60) == 0
+    wire.change_answers(Api.INIT_PRODUCER_ID, bytes)
+
+
+def test_what_other_producers_had_in_flight_does_not_come_twice_when_kafka_refuses_the_epoch_of_one(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
+    orders = harness.declare((0,), front_partitions=PARTITIONS, partitions=1)
+    slow = f"{orders.names.front}.slow"
+    config = {"message.timestamp.type": "LogAppendTime"}
+    harness.create([NewTopicSpec(name=slow, partitions=1, replication_factor=1, config=config)])
+    orders.change(ready_topics=(AllowedTopic(slow, 0),))
+    producers = CopyProducers(wire)
+    worker = harness.start(orders)
+    for partition in range(PARTITIONS):
+        orders.produce(b"%d" % partition, partition=partition)
+    to_slow = [("dt-target", slow.encode())]
+    orders.produce(b"first", headers=to_slow)
+    orders.flush()
+    assert len(harness.read(slow, 1)) == 1
+    ids = {r.partition: producers.of[orders.names.ready, r.partition] for r in orders.ready(PARTITIONS)}
+    refused = next(r for r in orders.ready(PARTITIONS) if ids[r.partition] != producers.of[slow, 0])
+
+    with wire.holding_back(slow) as held:
+        orders.produce(b"slow", headers=to_slow, partition=(int(refused.value or b"") + 1) % PARTITIONS)
+        orders.flush()
+        assert held.wait(60)
+        outdate(wire, orders, refused.partition, ids[refused.partition])
+        orders.produce(b"refused", partition=int(refused.value or b""))
+        orders.flush()
+        with harness.reader(orders.names.ready) as read:
+            wait_for_value(read, b"refused", worker)
+    orders.produce(b"last", headers=to_slow)
+    orders.flush()
+
+    with harness.reader(slow) as read:
+        wait_for_value(read, b"last", worker)
+        time.sleep(1)
+        assert sorted(r.value or b"" for r in read()) == [b"first", b"last", b"slow"]
+    assert worker.log_path.read_text().count("failed permanently") == 1

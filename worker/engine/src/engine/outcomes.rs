@@ -1,5 +1,7 @@
 //! Handles the results of copies, which Kafka acknowledges or refuses, and places partitions again.
 
+use std::collections::BTreeMap;
+
 use super::engine_event::EngineEvent;
 use super::partition::{Alone, Lone, Partition, Pause, Refused};
 use super::producers::Producer;
@@ -29,32 +31,36 @@ const TO_BE_REPEATED: [i32; 6] = [
 impl Engine {
     /// Takes the events of the producers. Returns whether there were any.
     pub(super) fn take_outcomes(&mut self) -> bool {
-        let mut events: Vec<Event> = self.producers.events().collect();
+        let mut events: Vec<(usize, Event)> = self.producers.events().collect();
         if let Some(producer) = self.transactions.as_ref().and_then(Transactions::producer) {
-            events.extend(std::iter::from_fn(|| producer.client.poll()));
+            events.extend(std::iter::from_fn(|| producer.client.poll()).map(|event| (usize::MAX, event)));
         }
         let any = !events.is_empty();
-        let (mut failed, mut epoch_error) = (None, None);
-        for event in events {
+        let mut failed = BTreeMap::new();
+        for (producer, event) in events {
+            let outdated = matches!(failed.get(&producer), Some((true, _))) || self.producers.is_outdated(producer);
             match event {
-                // a producer reports this before the results of the copies that it still has, so it is replaced later
-                Event::Failed(error, _) if error.fatal && self.transactions.is_none() => failed = Some(error),
-                Event::Delivered(_) if epoch_error.is_some() => {}
-                event => epoch_error = self.take_outcome(event).or(epoch_error),
+                // a producer reports this before the results of the copies that it still has, so it is given up later
+                Event::Failed(error, _) if error.fatal && self.transactions.is_none() => {
+                    failed.entry(producer).or_insert((false, error));
+                }
+                event => {
+                    if let Some(error) = self.take_outcome(event, outdated) {
+                        failed.insert(producer, (true, error));
+                    }
+                }
             }
         }
-        if let Some(error) = epoch_error.as_ref().or(failed.as_ref()) {
+        let mut read_again = !failed.is_empty();
+        for (producer, (outdated, error)) in failed {
             self.events
                 .push(EngineEvent::log(format!("a producer failed permanently, and the worker replaces it: {error}")));
+            if self.producers.give_up(producer, outdated) {
+                self.events.push(EngineEvent::ProducersReplaced);
+            }
         }
-        if epoch_error.is_some() {
-            let (outcomes, producers) = self.producers.replace();
-            drop(outcomes);
-            producers.into_iter().for_each(Producer::end);
-            self.give_up_in_flight();
-        } else if failed.is_some() {
-            self.replace_producers();
-        } else if any && self.producers.retire_refused() {
+        read_again |= any && self.producers.retire_refused();
+        if read_again {
             for (slot, partition) in self.slots.iter_mut().filter(|(_, partition)| partition.in_flight() > 0) {
                 partition.step(Step::ReadAgain);
                 self.settling.push(slot);
@@ -63,15 +69,25 @@ impl Engine {
         any
     }
 
-    /// Handles one event of a producer. Returns an error if Kafka refused a copy because its epoch is outdated. Nothing that this
-    /// producer reports about other copies can then be trusted.
-    fn take_outcome(&mut self, event: Event) -> Option<Error> {
+    /// Handles one event of a producer. Returns an error if Kafka refused a copy because its epoch is outdated. Nothing that an
+    /// `outdated` producer reports about other copies can be trusted, so they are sent again.
+    fn take_outcome(&mut self, event: Event, outdated: bool) -> Option<Error> {
+        let mut refused_epoch = None;
         match event {
             // the copies may have arrived, but no consumer of committed records reads them; they are sent again
             Event::Delivered(_) | Event::Failed(..)
                 if self.transactions.as_ref().is_some_and(Transactions::is_given_up) => {}
             Event::Delivered(copies) => {
-                for (number, bytes, refusal) in copies {
+                for (number, bytes, mut refusal) in copies {
+                    if self.transactions.is_none() {
+                        let error = refusal.as_ref().map(|refusal| &refusal.error);
+                        refused_epoch =
+                            refused_epoch.or(error.filter(|error| error.code == code::INVALID_PRODUCER_EPOCH).cloned());
+                        if outdated || refused_epoch.is_some() {
+                            let error = Error::local(code::PURGE_INFLIGHT, "the report of an outdated producer");
+                            refusal = Some(Refusal { error, topic: String::new() });
+                        }
+                    }
                     let CopyOf { slot, offset, target } = CopyOf::of(number);
                     match (self.slots.get_mut(slot), refusal) {
                         (None, _) => self.slots.forget_copy(slot),
@@ -84,9 +100,6 @@ impl Engine {
                             reports.extend(changed.map(|(id, changed)| EngineEvent::Changed { topic, id, changed }));
                         }
                         (Some(partition), Some(refusal)) => {
-                            if self.transactions.is_none() && refusal.error.code == code::INVALID_PRODUCER_EPOCH {
-                                return Some(refusal.error);
-                            }
                             if let Some(transactions) = &mut self.transactions {
                                 let of_the_copy = is_of_the_copy(&refusal.error);
                                 // librdkafka then only lets the transaction be aborted (2.16, `rd_kafka_txn_set_abortable_error`)
@@ -114,7 +127,7 @@ impl Engine {
             Event::Log(line) => self.events.push(EngineEvent::Log(line)),
             _ => {}
         }
-        None
+        refused_epoch
     }
 
     /// Gives up the copies in flight with their producers. Their records are read and sent again, so they may come out twice.
@@ -126,15 +139,11 @@ impl Engine {
         let (last, producers) = self.producers.replace();
         for event in last {
             if !matches!(event, Event::Failed(..)) {
-                self.take_outcome(event);
+                self.take_outcome(event, false);
             }
         }
         producers.into_iter().for_each(Producer::end);
-        self.give_up_in_flight();
-    }
-
-    /// Gives up the copies whose results the replaced producers have not reported, and never will.
-    fn give_up_in_flight(&mut self) {
+        // nothing will be reported about the copies that are still in flight
         self.events.push(EngineEvent::ProducersReplaced);
         for (slot, partition) in self.slots.iter_mut() {
             if partition.in_flight() > 0 {

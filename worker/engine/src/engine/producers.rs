@@ -20,13 +20,15 @@ pub struct Producer {
     handles: Vec<(String, OnceCell<TopicHandle>)>,
     /// Other ready topics, each from its first copy on.
     others: RefCell<HashMap<String, TopicHandle>>,
+    /// Whether Kafka has refused a copy because its epoch is outdated. Nothing that this producer reports can then be trusted.
+    outdated: bool,
     /// The client of Kafka.
     pub client: Arc<Client>,
 }
 
 impl Producer {
     fn new(client: Arc<Client>, names: &[Names]) -> Self {
-        let mut made = Producer { handles: Vec::new(), others: RefCell::default(), client };
+        let mut made = Producer { handles: Vec::new(), others: RefCell::default(), outdated: false, client };
         for names in names {
             made.add_topic(names);
         }
@@ -36,7 +38,7 @@ impl Producer {
     /// Ends the producer, and discards the copies that it has and their results.
     pub fn end(self) {
         self.client.purge();
-        let Producer { handles, others, client } = self;
+        let Producer { handles, others, client, .. } = self;
         drop((handles, others));
         end(client);
     }
@@ -240,9 +242,32 @@ impl Producers {
         self.pools.iter().find(is_for_this).map(|pool| ProducerPool(&pool.producers))
     }
 
-    /// Takes the events of all producers, until none has another.
-    pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
-        self.iter().flat_map(|producer| std::iter::from_fn(|| producer.client.poll()))
+    /// Takes the events of all producers, each with the index of its producer in `iter`, until none has another.
+    pub fn events(&self) -> impl Iterator<Item = (usize, Event)> + '_ {
+        self.iter().enumerate().flat_map(|(index, producer)| {
+            std::iter::from_fn(move || producer.client.poll()).map(move |event| (index, event))
+        })
+    }
+
+    /// Whether nothing that this producer reports can be trusted.
+    #[must_use]
+    pub fn is_outdated(&self, index: usize) -> bool {
+        self.iter().nth(index).is_some_and(|producer| producer.outdated)
+    }
+
+    /// Gives up the copies that a producer has in flight, because it has failed for good, and retires its pool. The other producers
+    /// of the pool still report the results of their copies. Returns false if the pool was retired already.
+    pub fn give_up(&mut self, index: usize, outdated: bool) -> bool {
+        let mut left = index;
+        for pool in &mut self.pools {
+            if let Some(failed) = pool.producers.get_mut(left) {
+                failed.outdated |= outdated;
+                failed.client.purge();
+                return !std::mem::replace(&mut pool.retired, true);
+            }
+            left -= pool.producers.len();
+        }
+        false
     }
 
     /// All producers, including those that are given no more copies.
@@ -265,8 +290,8 @@ impl Producers {
         retires
     }
 
-    /// Gives up all copies in flight. Returns the last events of the producers, and the producers. The caller handles the events
-    /// before it ends the producers.
+    /// Gives up all copies in flight. Returns the last events of the producers that can be trusted, and the producers. The caller
+    /// handles the events before it ends the producers.
     pub fn replace(&mut self) -> (Vec<Event>, Vec<Producer>) {
         let made: Vec<Producer> = self.pools.drain(..).flat_map(|pool| pool.producers).collect();
         let mut last = Vec::new();
@@ -274,7 +299,7 @@ impl Producers {
             producer.client.purge();
         }
         let deadline = super::clock::boot_ns() + 1_000_000_000;
-        for producer in &made {
+        for producer in made.iter().filter(|producer| !producer.outdated) {
             // the client reports purged copies a moment later
             while producer.client.outstanding() > 0 && super::clock::boot_ns() < deadline {
                 last.extend(producer.client.wait(100));
