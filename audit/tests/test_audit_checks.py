@@ -36,11 +36,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 def ten(spark: SparkSession, *released: int) -> Window:
     """Ten records. Offset 1 hopped, offset 2 is a dead letter, and the committed offset is 9."""
     front = front_of(10)
-    front[1] = (0, 1, 1, level(2))
+    front[1], front[2] = (0, 1, 1, level(2)), (0, 2, 2, retry(6))
     delays = [(1, 0, 2, hop(("f", 0, 1), 10_001))]
-    window = Window(
-        spark=spark, front=front, delays=delays, ready=ready_of(*released), dead=[(0, 0, 2, dead_letter(("f", 0, 2)))]
-    )
+    dead = [(0, 0, 2, dead_letter(("f", 0, 2), attempt=6))]
+    window = Window(spark=spark, front=front, delays=delays, ready=ready_of(*released), dead=dead)
     return window.committed(9, 0)
 
 
@@ -228,6 +227,19 @@ def test_long_after_the_cap_was_lowered_the_former_one_excuses_nobody(spark: Spa
     ]
     window = Window(spark=spark, front=front, ready=ready, promise=EDITED)
     assert flaws(window) == {"over_cap": ["f:0:1"]}
+    forgotten = replace(EDITED, lists=EDITED.lists[1:])
+    assert flaws(replace(window, promise=forgotten)) == {"over_cap": ["f:0:1"]}, "only the first lists are not known"
+
+
+def test_a_lowered_cap_does_not_hold_for_a_record_of_which_nobody_knows_when_it_came(spark: SparkSession) -> None:
+    """Its root was removed, or does not have the broker's time. The audit once reported `Violated`."""
+    root, bounds = ("f", 0, 77), replace(BOUNDS, front_from=(78, 78))
+    hopped = [(2, 0, -HOUR_MS, hop(root, HOUR_MS, attempt=3))]
+    ready = [(0, 0, HOUR_MS, release(("d", 2, 0), HOUR_MS, root=root, attempt=3))]
+    removed = Window(spark=spark, delays=hopped, ready=ready, bounds=bounds, promise=EDITED)
+    assert flaws(removed) == {}
+    unstamped = Window(spark=spark, front=[(0, 0, HOUR_MS, retry(3))], front_stamped=False, promise=EDITED)
+    assert flaws(replace(unstamped, ready=[(0, 0, HOUR_MS, release(("f", 0, 0), HOUR_MS, attempt=3))])) == {}
 
 
 def test_before_the_first_list_that_was_noted_any_delay_there_was_will_do(spark: SparkSession) -> None:

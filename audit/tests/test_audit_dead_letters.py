@@ -74,7 +74,16 @@ def test_the_cap_is_that_of_the_time_with_some_minutes_before_and_after_an_edit(
 
 def test_what_was_declared_before_anybody_noted_it_is_nobodys_fault(spark: SparkSession) -> None:
     window = died(spark, (0, retry(5), exceeded(0, 5)))
-    assert flaws(replace(window, promise=PROMISE)) == {}
+    noted = replace(PROMISE.lists[0], from_ms=AT_MS)
+    assert flaws(replace(window, promise=replace(PROMISE, lists=[noted]))) == {}
+
+
+def test_after_more_edits_than_are_noted_the_cap_still_holds_for_what_came_in_since(spark: SparkSession) -> None:
+    """The operator notes 50 delay lists. The audit once checked no dead letter against the cap after the 51st."""
+    times_ms = (-2 * CLOCKS_MS, CLOCKS_MS - 1, CLOCKS_MS)
+    window = died(spark, *((ms, retry(5), exceeded(at, 5)) for at, ms in enumerate(times_ms)))
+    noted = replace(PROMISE.lists[0], from_ms=AT_MS)
+    assert flaws(replace(window, promise=replace(PROMISE, lists=[noted]))) == {"wrongly_dead_lettered": ["f:0:2"]}
 
 
 TWICE: list[Header] = [("dt-error", b"x"), ("dt-error", b"y")]

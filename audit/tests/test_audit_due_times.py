@@ -99,7 +99,7 @@ def test_a_due_time_is_refused_where_there_is_no_ladder_or_that_is_too_far_ahead
     letters = [(0, 1, no_ladder), (0, DAY_MS, too_far), (0, DAY_MS + 1, too_far)]
     assert flaws(died(spark, letters, declared(None))) == {"wrongly_dead_lettered": ["f:0:1", "f:0:2"]}
     assert flaws(died(spark, letters, declared(DAY_MS))) == {"wrongly_dead_lettered": ["f:0:0", "f:0:1"]}
-    assert flaws(died(spark, letters, *PROMISE.lists)) == {}, "what was declared is not known"
+    assert flaws(died(spark, letters, declared(None, from_ms=AT_MS))) == {}, "what was declared is not known"
 
 
 def test_the_ladder_is_that_of_the_time_with_some_minutes_before_and_after_an_edit(spark: SparkSession) -> None:
@@ -108,6 +108,7 @@ def test_the_ladder_is_that_of_the_time_with_some_minutes_before_and_after_an_ed
     letters = [(ms, 1, DeadLetterReason.NO_LADDER) for ms in times_ms]
     edit = declared(None, until_ms=AT_MS + edited_ms), declared(DAY_MS, from_ms=AT_MS + edited_ms)
     assert flaws(died(spark, letters, *edit)) == {"wrongly_dead_lettered": ["f:0:3"]}
+    assert flaws(died(spark, letters, edit[1])) == {"wrongly_dead_lettered": ["f:0:3"]}, "the first list is forgotten"
 
 
 def test_a_record_that_asks_for_no_due_time_is_not_refused_for_one(spark: SparkSession) -> None:

@@ -8,7 +8,7 @@ import delayed_topics_engine as engine
 import pytest
 from delayed_topics_audit import refusals
 from delayed_topics_audit.bounds import Bounds
-from delayed_topics_audit_testing.rows import Row, Window, dead_letter, flaws
+from delayed_topics_audit_testing.rows import AT_MS, PROMISE, Row, Window, dead_letter, flaws
 from delayed_topics_core.audit_table import MAX_OFFSET
 from delayed_topics_core.headers import DELIVER_AT, TARGET, Header, Root
 from delayed_topics_core.reasons import DeadLetterReason
@@ -77,9 +77,10 @@ def test_what_the_engine_makes_of_any_record_is_right(spark: SparkSession) -> No
         if copy.reason == DeadLetterReason.TOO_LARGE:
             cut[case.offset] = None
     assert all(rows.values()), "the cases take every way that a record can take"
+    noted_later = replace(PROMISE, lists=[replace(PROMISE.lists[0], from_ms=AT_MS)])  # the cases have caps of their own
     window = Window(
         spark=spark, front=rows["f"], delays=rows["d"], ready=rows["ready"], dead=rows["dead-letter"], dead_values=cut,
-        others=others, bounds=EVERYWHERE,
+        others=others, bounds=EVERYWHERE, promise=noted_later,
     )  # fmt: skip
     found = flaws(window)
     assert {flaw: found.get(flaw) for flaw in ("changed", "wrong_attempt", "wrongly_dead_lettered")} == {

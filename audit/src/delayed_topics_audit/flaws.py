@@ -143,17 +143,15 @@ def _without_reason(stated: str, promise: Promise) -> Column:
 
 def _asks_too_much(promise: Promise, *, ladder: bool) -> Column:
     """Whether the record requests a due time that may have been refused: without a ladder, or with `ladder` because it was too far ahead.
-    Every list that may have applied at its time counts."""
+    Every list that may have applied at its time counts. If one is not known, any due time may have been refused."""
     asks = sf.col("said_due_ms").isNotNull() & sf.col("record_reason").isNull()
-    if not promise.all_known:
-        return asks  # what was declared then is not known
     ahead_ms = sf.col("said_due_ms") - sf.col("appended_ms")
     refused = [
         declared.applied() & (ahead_ms > declared.max_delay_ms if declared.max_delay_ms is not None else sf.lit(True))
         for declared in promise.lists
         if ladder is (declared.max_delay_ms is not None)
     ]
-    return asks & headers.or_false(reduce(Column.__or__, refused, sf.lit(False)))
+    return asks & (~promise.is_known() | headers.or_false(reduce(Column.__or__, refused, sf.lit(False))))
 
 
 def _late(promise: Promise) -> Column:
@@ -273,9 +271,10 @@ CHECKS: Final[Sequence[Check]] = (
     ),
     Check(
         name="set_back",
-        sentence="{copies_were} doubled after a worker took over, though the first copies came out over more than a minute or an "
-        "earlier audit had settled them. It is unknown whether Kafka had refused the commits of their partition since, or took the copies "
-        "of a worker that ended, which is within the promise, or someone set the offsets of the consumer group back",
+        sentence="{copies_were} doubled after a worker took over, though the first copies came out over more than a minute or more than "
+        "seven minutes before that, or an earlier audit had settled them. It is unknown whether Kafka had refused the commits of their "
+        "partition since, no worker ran after a crash, or Kafka took the copies of a worker that ended, which is within the promise, or "
+        "someone set the offsets of the consumer group back",
     ),
     Check(
         name="perhaps_too_many",

@@ -50,11 +50,14 @@ class Promise:
         """Whether `lists` has everything that was ever declared."""
         return self.lists[0].from_ms <= 0
 
+    def is_known(self) -> Column:
+        """Whether `lists` has all that may have applied to a record. What was declared before the first of them is not known."""
+        return sf.coalesce(sf.col("appended_ms") >= self.lists[0].from_ms + CLOCKS_MS, sf.lit(False))
+
     def cap(self, choose: Callable[..., Column]) -> Column:
         """Returns the greatest or the least retry cap that may have applied to a record. Null: what was declared then is not known."""
-        if not self.all_known:
-            return sf.lit(None).cast("int")
-        return among(choose, [sf.when(declared.applied(), declared.retry_cap) for declared in self.lists])
+        cap = among(choose, [sf.when(declared.applied(), declared.retry_cap) for declared in self.lists])
+        return sf.when(self.is_known(), cap)
 
 
 def among(choose: Callable[..., Column], columns: Sequence[Column]) -> Column:

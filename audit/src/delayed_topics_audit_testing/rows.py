@@ -47,9 +47,8 @@ BOUNDS = Bounds(
 )  # fmt: skip
 PROMISE = Promise(
     partition_delays_ms=DELAYS_MS, skew_ms=0, max_lateness_ms=1000,
-    lists=[Declared(list_ms=DELAYS_MS, retry_cap=5, from_ms=1, until_ms=None)],
+    lists=[Declared(list_ms=DELAYS_MS, retry_cap=5, from_ms=0, until_ms=None)],
 )  # fmt: skip
-"""What was declared earlier is not known, so no retry cap is known either."""
 
 
 def kafka(
