@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 from delayed_topics_audit.findings import WorkerEvents
-from delayed_topics_audit.repeats import TAKEOVERS, Takeover, repeats, reported_spans, rows
-from delayed_topics_audit.session import table
-from delayed_topics_audit_testing.doubles import repeated
+from delayed_topics_audit.repeats import reported_spans
+from delayed_topics_audit_testing.doubles import FRONT_0, beyond, repeated, taken
 from delayed_topics_audit_testing.rows import (
     AT_MS,
     BOUNDS,
@@ -20,35 +19,14 @@ from delayed_topics_audit_testing.rows import (
     ready_of,
     release,
 )
-from delayed_topics_core.audit_table import DEAD_LETTER, DELAYS, FRONT, PARTITION_BITS, READY
+from delayed_topics_core.audit_table import DELAYS, PARTITION_BITS
 from delayed_topics_core.events import Event
 from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-FRONT_0, DELAYS_1 = FRONT << PARTITION_BITS, (DELAYS << PARTITION_BITS) + 1
-
-
-def taken(ms: int, *lines: int) -> Takeover:
-    return Takeover(lines=frozenset(lines), from_ms=AT_MS + ms, to_ms=AT_MS + ms)
-
-
-def beyond(
-    window: Window,
-    *taken_over: Takeover,
-    known_from_ms: int = 0,
-    read_ms: int | None = None,
-    exactly_once_from_ms: int | None = None,
-) -> tuple[int, int, int]:
-    """Returns the number of copies beyond the first, how many of them break the promise, and of how many this is unknown."""
-    known = [(AT_MS + known_from_ms, AT_MS + 1_000_000)]
-    took = table(window.spark, rows(taken_over), TAKEOVERS)
-    read_ms = None if read_ms is None else AT_MS + read_ms
-    doubles = repeats(window.places, took, known=known, read_ms=read_ms, exactly_once_from_ms=exactly_once_from_ms)
-    found = doubles.collect()
-    unknown = sum(r.unexplained + r.untold + r.set_back for r in found)
-    return sum(r.extra for r in found), sum(r.beyond for r in found), unknown
+DELAYS_1 = (DELAYS << PARTITION_BITS) + 1
 
 
 def repeated_by_two(spark: SparkSession) -> Window:
@@ -190,16 +168,6 @@ def test_a_takeover_of_which_nobody_told_just_after_another_has_doubles_of_its_o
 
 
 @pytest.mark.slow
-def test_of_what_had_come_out_long_before_a_takeover_nobody_knows_why_it_was_repeated(spark: SparkSession) -> None:
-    """Either Kafka refused every commit for minutes, or someone reset the offsets of the group."""
-    assert beyond(repeated(spark, spread_ms=35_000, wrote_ms=160_000, after_ms=80_000), taken(75_000, FRONT_0)) == (
-        3,
-        0,
-        3,
-    )
-
-
-@pytest.mark.slow
 def test_with_exactly_once_one_double_is_one_too_many(spark: SparkSession) -> None:
     crash = taken(30_000, FRONT_0)
     assert beyond(repeated(spark), crash, exactly_once_from_ms=AT_MS) == (3, 3, 0)
@@ -279,23 +247,6 @@ def test_of_what_a_crash_lets_hop_twice_each_partition_that_it_hops_from_may_rep
 
 
 @pytest.mark.slow
-def test_of_what_had_hopped_for_more_than_a_minute_before_a_takeover_nobody_knows_why_it_was_repeated(
-    spark: SparkSession,
-) -> None:
-    """Hops do not say when they were written. The audit once reported `Verified` although the offsets of the group had been reset."""
-    roots, crash = [("f", 0, at) for at in range(3)], taken(99_000, FRONT_0)
-    front: list[Row] = [(0, at, at * 40_000, level(3)) for at in range(3)]
-    hops = [(1, at, at * 40_000 + 1, hop(root, 200_000)) for at, root in enumerate(roots)]
-    ready = [(0, 9 + at, 200_000, release(("d", 1, at), 200_000, root=root)) for at, root in enumerate(roots)]
-    window = Window(spark=spark, front=front, delays=hops, ready=ready)
-    hopped = [(1, 3 + at, 100_000, hop(root, 200_000)) for at, root in enumerate(roots)]
-    again = [(0, 12 + at, 200_000, release(("d", 1, 3 + at), 200_000, root=root)) for at, root in enumerate(roots)]
-    assert beyond(replace(window, delays=[*hops, *hopped], ready=[*ready, *again]), crash) == (3, 0, 3)
-    released = [(0, at, 100_000, release(root, 100_000)) for at, root in enumerate(roots)]
-    assert beyond(replace(window, ready=[*ready, *released]), crash) == (3, 0, 3), "it was due when it was read again"
-
-
-@pytest.mark.slow
 def test_a_takeover_of_another_partition_is_no_reason_to_hop_twice(spark: SparkSession) -> None:
     """The audit once reported `Verified` if any partition had been taken over while the record waited."""
     window = hopped_twice(spark, (("f", 0, 0), 1))
@@ -365,33 +316,3 @@ def test_a_crash_explains_that_what_was_released_before_it_was_cancelled_after_i
     window = Window(spark=spark, front=front_of(1), ready=ready_of(0), dead=dead, control=[(b"f:0:0:id", b"cancel", 1)])
     assert beyond(window, taken(5_000, FRONT_0)) == (1, 0, 0)
     assert beyond(window) == (1, 1, 0)
-
-
-@pytest.mark.slow
-def test_what_was_settled_before_is_explained_by_a_takeover_shortly_before_it_came_again(spark: SparkSession) -> None:
-    bounds = replace(BOUNDS, front_from=(3, 3), new_from={READY: (0, 0)})
-
-    def again(wrote_ms: int) -> Window:
-        ready = [(0, 6, 900_000, release(("f", 0, 1), 1, wrote_ms=wrote_ms))]
-        return Window(spark=spark, front=front_of(3), ready=ready, bounds=bounds)
-
-    assert beyond(again(879_000), taken(880_000, FRONT_0)) == (1, 0, 0)
-    assert beyond(again(879_000), taken(10, FRONT_0)) == (1, 1, 0), "the group was reset long after the takeover"
-    assert beyond(again(900_000), taken(880_000, FRONT_0)) == (1, 1, 0), "the group was reset while no worker ran"
-    assert beyond(again(880_001), taken(880_000, FRONT_0)) == (1, 0, 1), "the group was reset, or a worker was frozen"
-
-
-@pytest.mark.slow
-def test_of_what_was_settled_before_and_does_not_say_when_it_was_written_nobody_knows_who_repeated_it(
-    spark: SparkSession,
-) -> None:
-    """The offsets of the group were reset between two links of a chain. The audit once reported `Verified`."""
-    bounds = replace(BOUNDS, front_from=(3, 3), new_from={DELAYS: (0, 0, 0), DEAD_LETTER: (0,)})
-    settled = Window(spark=spark, front=front_of(3), bounds=bounds)
-    hopped = replace(settled, delays=[(1, 6, 900_000, hop(("f", 0, 1), 1_000_000))])
-    dead_lettered = replace(settled, dead=[(0, 6, 900_000, dead_letter(("f", 0, 1)))])
-    for window in (hopped, dead_lettered):
-        for crash_ms in (880_000, 899_000):
-            assert beyond(window, taken(crash_ms, FRONT_0)) == (1, 0, 1), crash_ms
-        assert beyond(window, taken(901_000, FRONT_0)) == (1, 0, 0), "the takeover came just after the copy"
-        assert beyond(window, taken(10, FRONT_0)) == (1, 1, 0), "the takeover was long before"

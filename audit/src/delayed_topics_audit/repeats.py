@@ -99,8 +99,8 @@ def repeats(
 
     unexplained       they came at a time for which there are no events
     untold            the known takeovers do not explain all of them, but one that no worker reported may
-    set_back          their first copies came out over too long a time, or an audit settled them before the takeover and they were perhaps
-                      copied after it
+    set_back          their first copies came out over too long a time or too long before the takeover, or an audit settled them before
+                      the takeover and they were perhaps copied after it
     perhaps_too_many  they are a sample of what may be more than MAX_REPEATED
 
     All further copies of a record whose first copy was made at or after `exactly_once_from_ms` are beyond the promise.
@@ -189,8 +189,8 @@ def _hopped_twice(places: DataFrame, roots: DataFrame) -> DataFrame:
 
 def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
     """Returns for each record the takeover that explains it best (`nr`), all takeovers between its copies (`possible`), and whether there
-    is one (`has_takeover`). `aside` says that `nr` is not between the copies, or not known. `perhaps_set_back` says that the record was
-    settled, and that its copy was perhaps written after that takeover had begun."""
+    is one (`has_takeover`). `aside` says that `nr` is not between the copies, or not known. `perhaps_set_back` says that the takeover came
+    too long after the first copy, or that the record was settled, and that its copy was perhaps written after that takeover had begun."""
     near = (sf.col("from_ms") <= sf.col("until_ms") + UNTOLD_MS) & (sf.col("to_ms") >= sf.col("since_ms") - REACH_MS)
     near &= sf.coalesce("again_wrote_ms", sf.lit(0)) <= sf.col("to_ms") + REACH_MS
     there = (sf.col("line") == sf.col("way")) | sf.col("any_way")
@@ -200,6 +200,7 @@ def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
     in_turn = sf.when(sf.col("again_ms").isNotNull(), -sf.col("nr")).otherwise(sf.col("nr"))
     # Neither a hop nor a dead letter states when it was written.
     perhaps_set_back = sf.coalesce("again_wrote_ms", "again_ms") > sf.col("from_ms")
+    perhaps_set_back |= sf.col("from_ms") - sf.col("made_ms") > UNCOMMITTED_MS + UNTOLD_MS
     kept = ("way", "extra", "copied", "first_copied_ms", "made_ms", "until_ms", "again_ms")
     return (
         doubled.join(sf.broadcast(table), near & there, "left")
