@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from delayed_topics_audit import carried, refusals
+from delayed_topics_audit import carried, checks, refusals
 from delayed_topics_audit.account import judge
 from delayed_topics_audit.carried import Table, Unusable
 from delayed_topics_audit.findings import Findings, WorkerEvents, count
@@ -19,7 +19,7 @@ from delayed_topics_audit.requests import Requests
 from delayed_topics_audit.sources import Read
 from delayed_topics_audit.visibility import WindowVisibility
 from delayed_topics_audit_testing.chain import HOUR_MS, IDS, NAMES, Day, DayGenerator
-from delayed_topics_audit_testing.rows import AT_MS, hop, release
+from delayed_topics_audit_testing.rows import AT_MS, hop, level, release
 from delayed_topics_core.audit_table import DELAYS, FRONT, PARTITION_BITS
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
@@ -230,3 +230,28 @@ def test_tables_of_other_columns_have_another_version() -> None:
     assert (carried.VERSION, columns[:12]) == (1, "60ffeab525c2"), (
         "raise VERSION, and say so in docs/audit-read-once.md"
     )
+
+
+@pytest.mark.slow
+def test_what_retention_has_removed_since_the_last_link_was_not_settled_by_it(spark: SparkSession) -> None:
+    """One of three front records was settled by the first link, and comes out again. The others came later, and retention has removed all
+    of them before the second link. Their copies were once taken for doubles, and the verdict was `Violated`."""
+    never_ms, due_ms = 24 * HOUR_MS, 20 * HOUR_MS
+    day = Day(hours=2, grown_ms=never_ms, edited_ms=never_ms)
+    for at_ms, headers in ((600_000, []), (HOUR_MS + 600_000, []), (HOUR_MS + 700_000, level(3))):
+        root = ("f", 0, day.append(NAMES.front, 0, at_ms, headers))
+        if headers:
+            day.append(NAMES.delays, 2, at_ms, hop(root, due_ms))
+        else:
+            day.append(NAMES.ready, 0, at_ms, release(root, at_ms))
+        day.commit(NAMES.front, 0, root[2] + 1, at_ms)
+    last = ended(day.freeze(HOUR_MS, None), None)
+    again_ms = HOUR_MS * 3 // 2
+    day.append(NAMES.ready, 0, again_ms, release(("f", 0, 0), 600_000, wrote_ms=again_ms))
+    window = day.freeze(2 * HOUR_MS, last)
+    seen = visibility_of(window)
+    removed = replace(seen, starts={**seen.starts, NAMES.front: window.end_offsets[NAMES.front]})
+    reading = Reading(window=window, visibility=removed)
+    places, _ = places_and_blocks(spark, day.reader(spark), reading, Requests(), carries=False)
+    doubled = checks.offenders(places, "doubled").collect()
+    assert [row.record for row in doubled] == ["f:0:0 r:0:2 r:0:2"]

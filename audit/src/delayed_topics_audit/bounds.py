@@ -16,6 +16,8 @@ from delayed_topics_audit.place import by_line, longs, offset_of, partition_of, 
 class Bounds:
     """The bounds of the window, by partition. Records belong to it from `…_from` on, and are settled below `…_committed`.
 
+    …_audited          earlier audits of the chain have settled what is below. Retention may have removed records from here up to `…_from`;
+                       empty: the same as `…_from`
     …_to               records from here on do not belong to the window; empty: all that are read belong to it
     …_end              no record has this offset yet
     new_from           by topic number and partition, the first offset appended since the previous audit; empty: not known
@@ -33,6 +35,8 @@ class Bounds:
     delays_committed: Sequence[int]
     ready_partitions: tuple[int, int]
     retry_cap: int
+    front_audited: Sequence[int] = ()
+    delays_audited: Sequence[int] = ()
     front_to: Sequence[int] = ()
     delays_to: Sequence[int] = ()
     front_end: Sequence[int] = ()
@@ -96,11 +100,10 @@ class Bounds:
     def again(self, origin: Column, topic_number: int) -> Column:
         """Whether a row of that topic is a further copy of a record that an earlier audit has settled. A row that came after that audit is
         one, because all copies that belong to the commit were there before it."""
-        return (
-            headers.or_false(self.new(topic_number) & ~self.begun(origin))
-            if topic_number in self.new_from
-            else sf.lit(False)
-        )
+        if topic_number not in self.new_from:
+            return sf.lit(False)
+        audited = by_line(origin, self.front_audited or self.front_from, self.delays_audited or self.delays_from)
+        return headers.or_false(self.new(topic_number) & (offset_of(origin) < audited))
 
     def new(self, topic_number: int) -> Column:
         """Whether no earlier audit has read this row of that topic."""

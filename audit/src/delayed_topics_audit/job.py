@@ -195,6 +195,8 @@ def bounds_of(window: AuditWindow, visibility: WindowVisibility) -> Bounds:
         front_committed=window.committed_offsets[names.front],
         delays_from=begin(names.delays),
         delays_committed=window.committed_offsets[names.delays],
+        front_audited=window.from_offsets[names.front],
+        delays_audited=window.from_offsets[names.delays],
         ready_partitions=(window.least_ready_partitions, window.ready_partitions),
         retry_cap=window.retry_cap,
         front_to=window.to_offsets.get(names.front, ()),
