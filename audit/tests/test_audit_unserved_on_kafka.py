@@ -1,20 +1,24 @@
-"""Partitions of the delays topic that someone else has added. No layout assigns them a delay, so no worker serves them."""
+"""Records that no worker reads: in partitions that someone else has added, and behind a transaction that stays open."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from delayed_topics_audit.account import Result
 from delayed_topics_audit.job import audit
-from delayed_topics_audit_testing.declared import register, whole_window
+from delayed_topics_audit_testing.declared import register, whole_window, window_of
+from delayed_topics_crds.audit import Window
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.connection import Connection
+from delayed_topics_operator.audits import unserved
 from delayed_topics_worker_testing.harness import WorkerHarness
 from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.slow]
+EVERYTHING = Window()
 
 
 def test_records_in_a_partition_that_nobody_serves_make_no_clean_audit(
@@ -44,3 +48,35 @@ def test_records_in_a_partition_that_nobody_serves_make_no_clean_audit(
         for deleted in client.delete_records([TopicPartition(delays, added, 1)]).values():
             deleted.result(30)
         assert judged().verdict == "Verified", "the new partition is empty again"
+
+
+def test_records_behind_a_transaction_that_stays_open_make_no_clean_audit(
+    broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka can lose track of a transaction. No worker reads beyond it, and every audit once reported `Verified`."""
+    with WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
+        orders = harness.declare((0, 1), front_partitions=2)
+        register(orders)
+
+        def judged(asked: Window = EVERYTHING) -> Result:
+            return audit(window_of(orders, asked), harness.connection, lambda: spark, lambda _: None).result
+
+        orders.produce(b"before", partition=0)
+        orders.flush()
+        before = datetime.now(UTC)
+        lasting = {"transactional.id": orders.names.front, "transaction.timeout.ms": 900_000}
+        app = Producer({**harness.connection.client_config(), **lasting})
+        app.init_transactions(60)
+        app.begin_transaction()
+        app.produce(orders.names.front, b"in the transaction", partition=0)
+        assert app.flush(60) == 0
+        orders.produce(b"behind", partition=0)
+        orders.flush()
+        assert judged().verdict == "Verified", "the transaction has not been open for long"
+        monkeypatch.setattr(unserved, "OPEN_MS", 0)
+        result = judged()
+        assert result.verdict == "Unknown", result.message
+        assert f"topic {orders.names.front} has records in partitions 0 behind".lower() in result.message.lower()
+        assert judged(Window(to=before)).verdict == "Verified", "that window ends before the transaction"
+        app.abort_transaction(60)
+        assert judged().verdict == "Verified"

@@ -1,86 +1,22 @@
 """Where an audit window begins: where serving began, or where the last audit of the chain ended."""
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.carried import Carried
 from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.layout import LayoutSpec, initial
-from delayed_topics_core.names import TopicNames
-from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.ready_topics import AllowedTopic
-from delayed_topics_core.registry import AuditedRecord, Claim, LayoutRecord, TopicsRecord, encode
-from delayed_topics_core.registry_state import RegistryState
-from delayed_topics_core_testing.served import OWNER, serving
+from delayed_topics_core.registry import AuditedRecord
 from delayed_topics_crds.audit import Window as Asked
-from delayed_topics_kafka.model import TopicInfo
-from delayed_topics_operator.audits.freeze import freeze
 from delayed_topics_operator.audits.reconcile.chain import ended
-from delayed_topics_operator.audits.reconcile.observation import Unauditable, Waiting
+from delayed_topics_operator.audits.reconcile.observation import Waiting
 from delayed_topics_operator.audits.targets import CLOCKS_MS
-from delayed_topics_operator.gateways.kafka import KafkaLink
-
-NAMES = TopicNames.of("orders")
-IDS = {name: f"id-{name}" for name in (*NAMES.topics, "invoices", "shipments")}
-WITH_CONTROL = {**IDS, NAMES.control: "id-control"}
-LAYOUT = initial(LayoutSpec(delay_seconds=(0, 10), partitions=2))
-AUDITED = AuditedRecord(
-    topic="orders",
-    ids=IDS,
-    offsets={"orders": (40,), "orders.delays": (0, 30)},
-    since_ms=9_000_000,
-    ready_partitions=1,
-    ends={"orders.delays": (0, 35), "orders.ready": (32,), "orders.dead": (45, 0)},
-)
-
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
-Meanwhile = Callable[[RegistryState], TopicsRecord | LayoutRecord]
-
-
-class Offsets:
-    """Answers like a KafkaLink for a topic with two front partitions, the second of which is new."""
-
-    def __init__(self, *records: Any) -> None:
-        self._registry = RegistryState()
-        for at, record in enumerate(records):
-            self._registry.apply(at, record.key, encode(record))
-        self.asked_ms: set[int] = set()
-        self.beginning = 0
-        self.stable = 60
-        self.meanwhile: Meanwhile | None = None
-        self.looked_up: list[tuple[str, str]] = []
-        self.missing: set[str] = set()
-
-    async def registry(self) -> RegistryState:
-        return self._registry
-
-    async def topics(self, names: Sequence[str]) -> dict[str, TopicInfo | None]:
-        def info(name: str) -> TopicInfo:
-            return TopicInfo(name=name, id=IDS[name], partitions=2, replication_factor=1, leaders_known=True)
-
-        return {name: info(name) if name not in self.missing else None for name in names}
-
-    async def committed(
-        self, group: str, partitions: Sequence[TopicPartitionKey]
-    ) -> dict[TopicPartitionKey, OffsetAndMetadata | None]:
-        return dict.fromkeys(partitions, OffsetAndMetadata(50))
-
-    async def offsets(self, partitions: Sequence[TopicPartitionKey], which: str) -> dict[TopicPartitionKey, int]:
-        self.looked_up += [(topic, which) for topic in dict.fromkeys(topic for topic, _ in partitions)]
-        if self.meanwhile is not None and which == "stable":
-            recorded = self.meanwhile(self._registry)
-            self._registry.apply(99, recorded.key, encode(recorded))
-        found = {"latest": 60, "stable": self.stable, "earliest": self.beginning}
-        return dict.fromkeys(partitions, found[which])
-
-    async def offsets_at(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
-        self.asked_ms |= set(times_ms.values())
-        return {key: 33 if key[1] == 0 else None for key in times_ms}
+from delayed_topics_operator_testing.frozen import AUDITED, IDS, NAMES, NOW, WITH_CONTROL, freeze_it
 
 
 def window(*chain: AuditedRecord, since_last: bool = True) -> AuditWindow:
@@ -88,39 +24,6 @@ def window(*chain: AuditedRecord, since_last: bool = True) -> AuditWindow:
     assert isinstance(frozen, AuditWindow), frozen
     assert link.asked_ms <= {AUDITED.since_ms - CLOCKS_MS}
     return frozen
-
-
-def freeze_it(
-    asked: Asked,
-    *chain: AuditedRecord,
-    beginning: int = 0,
-    stable: int = 60,
-    meanwhile: Meanwhile | None = None,
-    allowed: Sequence[AllowedTopic] = (),
-    missing: Sequence[str] = (),
-    control: bool = False,
-    made_again: Sequence[str] = (),
-    ids: Mapping[str, str] = IDS,
-    **declared: Any,
-) -> tuple[AuditWindow | Waiting | Unauditable, Offsets]:
-    known: dict[str, Any] = {
-        "highest_retry_cap": 5,
-        "least_ready_partitions": 1,
-        "ready_topics": tuple(allowed),
-        "control": control,
-    }
-    layout = replace(serving("orders", LAYOUT, **known), **declared)
-    recorded = TopicsRecord(
-        topic="orders",
-        ids=ids,
-        made_again=tuple(made_again),
-        start_offsets={"orders": (7, 0), "orders.delays": (0, 0)},
-        begun={"orders": 2, "orders.delays": 2},
-    )
-    link = Offsets(Claim(topic="orders", owner=OWNER), layout, recorded, *chain)
-    link.beginning, link.stable, link.meanwhile, link.missing = beginning, stable, meanwhile, set(missing)
-    frozen = asyncio.run(freeze(cast(KafkaLink, link), NAMES, OWNER, asked=asked, max_lateness_ms=1000, now=NOW))
-    return frozen, link
 
 
 @pytest.mark.parametrize("since_last", [False, True])
@@ -195,11 +98,27 @@ def test_a_producers_open_transaction_is_not_waited_for() -> None:
     assert behind.end_offsets["orders"] == behind.committed_offsets["orders"], "never below the committed offsets"
 
 
+def test_records_behind_a_transaction_that_stays_open_are_told() -> None:
+    """No worker reads them, so no offset of the window shows them. In partition 0, a record of the last ten minutes is at offset 33, and
+    partition 1 has none. The window once said nothing of them."""
+    long_ago = NOW - timedelta(minutes=10)
+    for stable, held in ((60, None), (55, "1"), (33, "1"), (32, "0-1")):
+        frozen, link = freeze_it(Asked(), stable=stable)
+        assert isinstance(frozen, AuditWindow), frozen
+        said = [sentence.split(" behind ")[0] for sentence in frozen.unserved]
+        assert said == ([f"topic orders has records in partitions {held}"] if held else []), stable
+        assert link.asked_ms == ({int(long_ago.timestamp() * 1000)} if held else set())
+    of_yesterday = Asked(to=NOW - timedelta(days=1))
+    _, link = freeze_it(of_yesterday, stable=55)
+    assert of_yesterday.to is not None
+    assert link.asked_ms == {int(of_yesterday.to.timestamp() * 1000)}, "what came after the window does not matter"
+
+
 def test_ends_are_looked_up_such_that_no_copy_is_of_a_record_above_them() -> None:
     _, link = freeze_it(Asked())
     order = [topic for topic, which in link.looked_up if which != "earliest"]
     assert set(order[:2]) == {"orders.ready", "orders.dead"}
-    assert order[2:] == ["orders.delays", "orders"]
+    assert order[2:4] == ["orders.delays", "orders"]
 
 
 def test_partitions_that_are_added_meanwhile_are_waited_for() -> None:

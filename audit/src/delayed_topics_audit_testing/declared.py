@@ -36,12 +36,16 @@ def audited(orders: DeclaredTopic, jars: Path) -> Result:
 
 def whole_window(orders: DeclaredTopic) -> AuditWindow:
     """Returns a window of everything that has come in."""
-    return asyncio.run(_window(orders, Window()))
+    return window_of(orders, Window())
+
+
+def window_of(orders: DeclaredTopic, asked: Window) -> AuditWindow:
+    return asyncio.run(_window(orders, asked))
 
 
 def chained(orders: DeclaredTopic, spark: SparkSession, folder: Path) -> tuple[AuditWindow, Result]:
     """Runs the next link of a chain of audits. It reads the table that the previous link wrote beside `folder`. Raises AuditFailed."""
-    window, output = asyncio.run(_window(orders, Window(since_last=True))), Output(folder=str(folder), parquet=False)
+    window, output = window_of(orders, Window(since_last=True)), Output(folder=str(folder), parquet=False)
     result = audit(window, orders.harness.connection, lambda: spark, lambda _: None, output).result
     assert result.carried_sha256 is not None, result
     written = Carried(folder=output.name, sha256=result.carried_sha256)

@@ -11,7 +11,7 @@ that, it needs only the records that were pending, so it reads the topics from w
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from delayed_topics_core.audit_window import AuditWindow
@@ -23,12 +23,12 @@ from delayed_topics_core.registry import AuditedRecord, LayoutRecord, Owner, Top
 from delayed_topics_crds.audit import Window
 from delayed_topics_kafka.model import TopicInfo
 
+from delayed_topics_operator.audits import unserved
 from delayed_topics_operator.audits.control import control_id
 from delayed_topics_operator.audits.reconcile.auditable import served_records, uncommitted, unlike, untimely
 from delayed_topics_operator.audits.reconcile.chain import chained
 from delayed_topics_operator.audits.reconcile.observation import Unauditable, Waiting
 from delayed_topics_operator.audits.targets import CLOCKS_MS, Targets, targets
-from delayed_topics_operator.audits.unserved import unserved
 from delayed_topics_operator.delayed_topic.reconcile import handover
 from delayed_topics_operator.gateways.kafka import KafkaLink
 
@@ -150,12 +150,23 @@ async def freeze(
         beginning_offsets=by_topic(read.beginnings),
         unseen=extent.unseen,
         perhaps_unseen=(*extent.perhaps_unseen, *topics.targets.perhaps_unseen),
-        unserved=await unserved(link, names, topics.found),
+        unserved=await _unread(link, topics, asked, now),
         made_again=topics.targets.made_again,
         sample_one_in=one_in,
         carries=asked.since_last,
         carried=last.carried if last is not None and asked.since_last else None,
         control_id=await control_id(link, names),
+    )
+
+
+async def _unread(link: KafkaLink, topics: Topics, asked: Window, now: datetime) -> tuple[str, ...]:
+    """Returns sentences about records of the window that no worker reads."""
+    long_ago = now - timedelta(milliseconds=unserved.OPEN_MS)
+    before = min(long_ago, asked.to) if asked.to is not None else long_ago
+    front = topics.places(topics.names.front)
+    return (
+        *await unserved.in_partitions(link, topics.names, topics.found),
+        *await unserved.behind_transactions(link, front, int(before.timestamp() * 1000)),
     )
 
 
