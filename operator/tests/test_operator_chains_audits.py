@@ -194,6 +194,16 @@ def test_a_window_says_what_retention_may_have_removed_of_it() -> None:
     )
 
 
+def test_a_window_says_what_retention_removes_while_it_is_frozen() -> None:
+    """Kafka once removed records before it looked the time up, and after the operator had asked what was left."""
+    frozen, _ = freeze_it(Asked(from_=NOW - timedelta(hours=1)), removed_meanwhile=33)
+    assert isinstance(frozen, AuditWindow), frozen
+    assert len(frozen.unseen) == len(NAMES.topics)
+    link, _ = freeze_it(Asked(since_last=True), AUDITED, removed_meanwhile=33)
+    assert isinstance(link, AuditWindow), link
+    assert len(link.perhaps_unseen) == 2
+
+
 def test_a_window_of_which_nothing_is_left_says_so() -> None:
     assert len(unseen(beginning=60)) == len(NAMES.topics)
 

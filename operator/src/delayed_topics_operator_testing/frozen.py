@@ -46,6 +46,7 @@ class Offsets:
             self._registry.apply(at, record.key, encode(record))
         self.asked_ms: set[int] = set()
         self.beginning = 0
+        self.removed_meanwhile = 0
         self.stable = 60
         self.meanwhile: Meanwhile | None = None
         self.looked_up: list[tuple[str, str]] = []
@@ -75,6 +76,7 @@ class Offsets:
 
     async def offsets_at(self, times_ms: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int | None]:
         self.asked_ms |= set(times_ms.values())
+        self.beginning = max(self.beginning, self.removed_meanwhile)
         return {key: 33 if key[1] == 0 else None for key in times_ms}
 
 
@@ -82,6 +84,7 @@ def freeze_it(
     asked: Asked,
     *chain: AuditedRecord,
     beginning: int = 0,
+    removed_meanwhile: int = 0,
     stable: int = 60,
     meanwhile: Meanwhile | None = None,
     allowed: Sequence[AllowedTopic] = (),
@@ -106,6 +109,7 @@ def freeze_it(
         begun={"orders": 2, "orders.delays": 2},
     )
     link = Offsets(Claim(topic="orders", owner=OWNER), layout, recorded, *chain)
+    link.removed_meanwhile = removed_meanwhile
     link.beginning, link.stable, link.meanwhile, link.missing = beginning, stable, meanwhile, set(missing)
     frozen = asyncio.run(freeze(cast(KafkaLink, link), NAMES, OWNER, asked=asked, max_lateness_ms=1000, now=NOW))
     return frozen, link

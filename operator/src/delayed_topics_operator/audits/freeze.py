@@ -225,7 +225,7 @@ async def _extent(link: KafkaLink, topics: Topics, read: PartitionOffsets, asked
         from_offsets={name: starts.get(name, (0,) * count) for name, count in topics.counts.items()},
         roots_from_offsets={},
         least_ready_partitions=layout.least_ready_partitions,
-        perhaps_unseen=_perhaps_removed(begins, read.beginnings, {}, "the topic was allowed"),
+        perhaps_unseen=await _perhaps_removed(link, begins, {}, "the topic was allowed"),
     )
     return await _between(link, topics, read, asked, whole)
 
@@ -243,7 +243,7 @@ async def _since(link: KafkaLink, topics: Topics, last: AuditedRecord, read: Par
     new = {name: (*end, *(0,) * (counts[name] - len(end))) for name, end in last.ends.items() if name in counts}
     new |= {name: (0,) * counts[name] for name in again & new.keys()}
     outcomes = {name: since[name] for name in topics.outcomes}
-    removed = _perhaps_removed(outcomes, read.beginnings, {}, "the oldest record that was pending at the last audit")
+    removed = await _perhaps_removed(link, outcomes, {}, "the oldest record that was pending at the last audit")
     for name in new.keys() & since.keys():
         since[name] = _up_to(new[name], since[name])
     begun = {name: (*last.offsets[name], *starts[name][len(last.offsets[name]) :]) for name in sources}
@@ -276,18 +276,18 @@ async def _between(link: KafkaLink, topics: Topics, read: PartitionOffsets, aske
             whole,
             from_offsets={**before, **{name: begun[name] for name in sources}},
             roots_from_offsets={name: before[name] for name in sources},
-            unseen=_perhaps_removed(begun, read.beginnings, whole.from_offsets, since),
-            perhaps_unseen=_perhaps_removed(released, read.beginnings, {}, since),
+            unseen=await _perhaps_removed(link, begun, whole.from_offsets, since),
+            perhaps_unseen=await _perhaps_removed(link, released, {}, since),
         )
     return extent if asked.to is None else replace(extent, to_offsets=await at(asked.to, sources))
 
 
-def _perhaps_removed(
-    first: Offsets, beginnings: Mapping[TopicPartitionKey, int], starts: Offsets, since: str
-) -> tuple[str, ...]:
-    """Returns sentences about records that retention may have removed. Kafka answers a time with the first offset that still exists. Only
-    an older record that still exists proves that none after that time was removed. `starts`: where serving began. Earlier records do not
-    matter."""
+async def _perhaps_removed(link: KafkaLink, first: Offsets, starts: Offsets, since: str) -> tuple[str, ...]:
+    """Returns sentences about records that retention may have removed. `first`: what Kafka has just answered to a time, which is the first
+    offset that still exists. Only an older record that exists even later proves that none after that time was removed. `starts`: where
+    serving began. Earlier records do not matter."""
+    places = [(topic, p) for topic, offsets in first.items() for p in range(len(offsets))]
+    beginnings = await link.offsets(places, "earliest") if places else {}
     messages = []
     for topic, offsets in first.items():
         begins = [beginnings[topic, p] for p in range(len(offsets))]
