@@ -161,6 +161,7 @@ class Simulation:
     labels: dict[str, str] = field(default_factory=dict)
     terminating: bool = False
     may_roll: bool = True
+    stuck_with_image: int = 0
     news: WorkerNews = field(default_factory=WorkerNews)
     load: Load | None = None
     vanished: tuple[str, ...] = ()
@@ -211,6 +212,7 @@ class Simulation:
             pods=PodSettings(image="worker:1", image_pull_policy="IfNotPresent", home=OPERATOR_NAMESPACE, allowed=True),
             children=copy.deepcopy(self.children),
             may_roll=self.may_roll,
+            stuck_with_image=self.stuck_with_image,
             vanished=self.vanished,
             taken=self.taken,
             others=self.others,

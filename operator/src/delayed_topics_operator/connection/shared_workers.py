@@ -107,6 +107,7 @@ class SharedWorkersOf:
             pods, warnings = await pods_and_warnings(
                 self._context.kube, workers, labels=selector(labels), expected=wanted.replicas
             )
+        stuck = self._context.executor.stuck_with(given.image, home, name)
         actions, shared = plan(
             SharedObservation(
                 now=datetime.now(UTC),
@@ -116,7 +117,8 @@ class SharedWorkersOf:
                 worker_pods=pods,
                 warnings=warnings,
                 unready_since=_unready_since(raw),
-                may_roll=self._context.executor.may_roll(home, name),
+                may_roll=not stuck and self._context.executor.may_roll(home, name),
+                stuck_with_image=stuck,
                 kept_for=kept_for,
             )
         )

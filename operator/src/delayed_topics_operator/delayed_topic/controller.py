@@ -222,6 +222,7 @@ class DelayedTopics:
         elif not subject.has_finalizer and self._connections.leaving(wanted.connection):
             message = f"{wanted.connection} is being deleted. Either create it again, or name another one in spec.connectionRef"
             state, kafka, link = Unusable(reason=Reason.CONNECTION_MISSING, message=message, since=_now()), None, None
+        stuck = self._context.executor.stuck_with(self._context.settings.worker_image, home, name)
         observation = Observation(
             now=_now(),
             gone_after_seconds=self._context.settings.gone_after_seconds,
@@ -231,7 +232,8 @@ class DelayedTopics:
             kafka=kafka,
             pods=pod_settings(self._context.settings, home=home, allowed=allowed),
             children=live.children,
-            may_roll=self._context.executor.may_roll(home, name),
+            may_roll=not stuck and self._context.executor.may_roll(home, name),
+            stuck_with_image=stuck,
             in_vain=self._undone[key].in_vain,
             audits=(scheduled := self._scheduled_audits(subject)),
             taken=self._taken(subject, scheduled),

@@ -4,6 +4,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -49,11 +50,15 @@ from delayed_topics_operator.values.plan import (
     ScaleWorkers,
     WriteRegistry,
 )
+from delayed_topics_operator.values.stateful_sets import is_current, rolls, worker_image
 
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 180.0
 """A rollout without progress for this long makes room for others."""
+Progress = tuple[int, int]
+"""The number of pods of the new template, and of ready pods. Only a rise counts as progress. Otherwise pods that come and go, or another
+edit each minute, would hold up all others forever."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +108,7 @@ class Executor:
         self._recorder = recorder
         self._rolling_at_once = rolling_at_once
         self._about_to_roll: set[tuple[str, str]] = set()
+        self._stopped: set[tuple[str, str]] = set()
         self._clock = clock
         self._progress: dict[tuple[str, str], tuple[Progress, float]] = {}
         self._unmarked = defaultdict[Key, dict[str, str]](dict)
@@ -149,14 +155,42 @@ class Executor:
         others = (self._rolling() | self._about_to_roll) - {(namespace, name)}
         return len(others) < self._rolling_at_once
 
+    def stuck_with(self, image: str, namespace: str, name: str) -> int:
+        """Returns how many StatefulSets are stuck while they roll to this image, if the image may be the cause, because no worker of it is
+        ready anywhere. 0 for a StatefulSet that has the image already."""
+        own = self._store.get("StatefulSet", namespace, name)
+        if own is None or worker_image(own) == image or not (stuck := rolling(self._store).keys() - self._rolling()):
+            return 0
+        of_image = self._store.by_index("StatefulSet", _worker_images, image)
+        if any(not rolls(live) and live["status"].get("readyReplicas", 0) for live in of_image):
+            return 0
+        return len(stuck & {(live["metadata"]["namespace"], live["metadata"]["name"]) for live in of_image})
+
     def _rolling(self) -> set[tuple[str, str]]:
-        """Returns the StatefulSets that are rolling, without stuck ones: an image that can't be pulled must not stop all others."""
+        """Returns the StatefulSets that are rolling, without stuck ones: one resource whose pods can't run must not stop all others."""
         now, before = self._clock(), self._progress
         self._progress = {}
-        for name, progress in rolling(self._store).items():
+        for name, progress in {**self._starting_again(), **rolling(self._store)}.items():
             furthest, since = before.get(name, (progress, now))
             self._progress[name] = (progress, now) if progress > furthest else (furthest, since)
         return {name for name, (_, since) in self._progress.items() if now - since < STUCK_SECONDS}
+
+    def _starting_again(self) -> dict[tuple[str, str], Progress]:
+        """Returns the StatefulSets that have stopped all pods, and have not started any with another template yet."""
+        found = ((name, self._store.get("StatefulSet", *name)) for name in self._stopped)
+        self._stopped = {name for name, live in found if live is not None and not live["spec"]["replicas"]}
+        return dict.fromkeys(self._stopped, (0, 0))
+
+    @contextmanager
+    def _turn(self, name: tuple[str, str]) -> Iterator[None]:
+        """Counts the StatefulSet as rolling until the store has the answer of the API server. Raises NotYet."""
+        if not self.may_roll(*name):
+            raise NotYet(f"{self._rolling_at_once} other resources are replacing their workers")
+        self._about_to_roll.add(name)
+        try:
+            yield
+        finally:
+            self._about_to_roll.discard(name)
 
     async def _report(self, key: Key, action: Action) -> None:
         log.info("%s: %s", key, in_words(action))
@@ -176,8 +210,12 @@ class Executor:
             case ApplyChild():
                 return await self._apply(action)
             case ScaleWorkers():
+                name = (action.namespace, action.name)
                 patch = {"metadata": {"uid": action.uid}, "spec": {"replicas": action.replicas}}
-                self._store.put(await self._kube.merge("StatefulSet", action.namespace, action.name, patch))
+                with self._turn(name) if action.rolls else nullcontext():
+                    self._store.put(await self._kube.merge("StatefulSet", *name, patch))
+                if action.rolls:
+                    self._stopped.add(name)
             case DeleteChild():
                 await self._delete(action)
             case _:
@@ -194,16 +232,10 @@ class Executor:
         if action.change == "created" and await refresh(self._kube, self._store, action.kind, *name) is not None:
             # the next pass finds out whether it belongs to the operator
             raise NotYet(f"{action.kind} {meta['name']} already exists")
-        if action.rolls:
-            if not self.may_roll(*name):
-                raise NotYet(f"{self._rolling_at_once} other resources are replacing their workers")
-            self._about_to_roll.add(name)
         before = self._store.get(action.kind, *name)
-        try:
+        with self._turn(name) if action.rolls else nullcontext():
             live = await self._kube.apply(action.manifest)
-        finally:
-            self._about_to_roll.discard(name)
-        self._store.put(live)
+            self._store.put(live)
         return before is None or live["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
 
     async def _delete(self, action: DeleteChild) -> None:
@@ -291,11 +323,6 @@ async def _at_kafka(  # noqa: C901  one case per action
             assert_never(action)
 
 
-Progress = tuple[int, int]
-"""The number of pods of the new template, and of ready pods. Only a rise counts as progress. Otherwise pods that come and go, or another
-edit each minute, would hold up all others forever."""
-
-
 def rolling(store: Store) -> dict[tuple[str, str], Progress]:
     """Returns the progress of each StatefulSet of workers whose pods are being replaced, by namespace and name."""
     found = store.by_index("StatefulSet", _rolls, True)
@@ -303,18 +330,16 @@ def rolling(store: Store) -> dict[tuple[str, str], Progress]:
 
 
 def _progress(stateful_set: Manifest) -> Progress:
-    """Returns (0, 0) until the StatefulSet controller has seen the new template, because the status is about the former one until then."""
     status = stateful_set.get("status") or {}
-    return (0, 0) if _behind(stateful_set) else (status.get("updatedReplicas", 0), status.get("readyReplicas", 0))
-
-
-def _behind(stateful_set: Manifest) -> bool:
-    observed = (stateful_set.get("status") or {}).get("observedGeneration", 0)
-    return bool(observed < stateful_set["metadata"].get("generation", 0))
+    counts = (status.get("updatedReplicas", 0), status.get("readyReplicas", 0))
+    return counts if is_current(stateful_set) else (0, 0)
 
 
 def _rolls(stateful_set: Manifest) -> tuple[bool]:
     """For `Store.by_index`."""
-    status = stateful_set.get("status") or {}
-    outdated = status.get("updatedReplicas", 0) < stateful_set["spec"].get("replicas", 1)
-    return (_behind(stateful_set) or (outdated and status.get("currentRevision") != status.get("updateRevision")),)
+    return (rolls(stateful_set),)
+
+
+def _worker_images(stateful_set: Manifest) -> tuple[str | None]:
+    """For `Store.by_index`."""
+    return (worker_image(stateful_set),)

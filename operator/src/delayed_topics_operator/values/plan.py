@@ -112,13 +112,15 @@ class ApplyChild:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleWorkers:
-    """Changes only the number of pods of a StatefulSet, so that scaling does not wait for a rollout that is held back."""
+    """Changes only the number of pods of a StatefulSet, so that scaling does not wait for a rollout that is held back. `rolls`: whether all
+    pods stop because others are to start in their place."""
 
     namespace: str
     name: str
     uid: str
     present: int
     replicas: int
+    rolls: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from delayed_topics_operator.workers.reconcile.children import (
     STARTING_SECONDS,
     Live,
     all_ready,
+    awaited,
     changes,
     in_the_way,
     not_ready,
@@ -29,7 +30,7 @@ TEMPLATE = "spec.sharedWorkers.template"
 class SharedObservation:
     """`wanted`: the desired workers. `group`: their consumer group. `live`: their present objects. `worker_pods`, `warnings`: pods and
     Events that may say why not all workers are ready. `unready_since`: since when the connection's condition says so. `may_roll`: whether
-    few enough other StatefulSets are rolling their pods.
+    few enough other StatefulSets are rolling their pods, and none is stuck with the image. `stuck_with_image`: see `Executor.stuck_with`.
 
     `kept_for`: the front topics that the workers still serve, although the spec no longer has them; None: the spec has them."""
 
@@ -41,6 +42,7 @@ class SharedObservation:
     warnings: tuple[Manifest, ...]
     unready_since: datetime | None
     may_roll: bool
+    stuck_with_image: int = 0
     kept_for: tuple[str, ...] | None = None
 
 
@@ -50,10 +52,14 @@ def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
     stateful_set = o.live.get(("StatefulSet", o.wanted.name))
     stranger = in_the_way(wanted, o.live, o.wanted.labels)
     actions = changes(wanted, o.live) if stranger is None else ()
-    if not o.may_roll and any(isinstance(action, ApplyChild) and action.rolls for action in actions):
+    waits = not o.may_roll and any(isinstance(action, ApplyChild) and action.rolls for action in actions)
+    if waits:
         actions = tuple(action for action in actions if not of_pods(action))
     status = (stateful_set or {}).get("status") or {}
     state = stranger or _state(o, stateful_set)
+    if waits:
+        until = awaited(o.stuck_with_image, o.wanted.pods.image)
+        state = replace(state, message=f"{state.message}. The shared workers are not as declared yet. {until}")
     if o.kept_for is not None:
         state = replace(state, message=f"{state.message}. {_why_kept(o.kept_for)}")
     shared = Shared(

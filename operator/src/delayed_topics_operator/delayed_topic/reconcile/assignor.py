@@ -31,7 +31,9 @@ def stop_first(o: Observation, live: Manifest) -> Finding | None:
     if (replicas and not o.may_roll) or not (replicas or pods or o.kafka.group.members):
         return None
     meta = live["metadata"]
-    scale = ScaleWorkers(namespace=meta["namespace"], name=meta["name"], uid=meta["uid"], present=replicas, replicas=0)
+    scale = ScaleWorkers(
+        namespace=meta["namespace"], name=meta["name"], uid=meta["uid"], present=replicas, replicas=0, rolls=True
+    )
     message = (
         f"all workers of {o.wanted.names.front} stop before they start again with the assignor {o.wanted.assignor}. Workers with the "
         "assignor Sticky can't be in one consumer group with other workers. Records wait until the workers have started"

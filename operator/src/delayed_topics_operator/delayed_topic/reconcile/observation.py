@@ -134,7 +134,8 @@ class GrantExceeded:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """`children`: live objects by (kind, name). `may_roll`: whether few enough other resources are rolling their workers.
+    """`children`: live objects by (kind, name). `may_roll`: whether few enough other resources are rolling their workers, and
+    none is stuck with the image. `stuck_with_image`: see `Executor.stuck_with`.
 
     `worker_pods`, `warnings`: the pods by name, and Events that may say why they are not ready; both are empty if all workers are ready.
     `others`: what the rest of the namespace uses of its quota on this connection. `own`: what this resource was granted before; see
@@ -154,6 +155,7 @@ class Observation:
     pods: PodSettings
     children: Mapping[tuple[str, str], Manifest]
     may_roll: bool = True
+    stuck_with_image: int = 0
     in_vain: tuple[Action, ...] = ()
     others: QuotaUsed = field(default_factory=QuotaUsed)
     own: QuotaUsed = field(default_factory=QuotaUsed)

@@ -23,6 +23,7 @@ from delayed_topics_operator.workers.reconcile.children import (
     NOTHING_RELEASED,
     STARTING_SECONDS,
     all_ready,
+    awaited,
     changes,
     in_the_way,
     not_ready,
@@ -86,7 +87,7 @@ def rolled(o: Observation, live: Manifest | None, actions: tuple[Action, ...]) -
     return Finding(
         actions=(*(a for a in actions if not of_pods(a)), *_scaling(o, live)),
         conditions={Condition.WORKERS_READY: _waiting(o, state) if waits else state},
-        wake_seconds=ROLL_WAKE_SECONDS if waits else None,
+        wake_seconds=ROLL_WAKE_SECONDS if waits and not o.stuck_with_image else None,
     )
 
 
@@ -179,10 +180,8 @@ def workers_name(o: Observation) -> str:
 
 def _waiting(o: Observation, present: ConditionState) -> ConditionState:
     """Reports that the rollout waits. `present`: the condition of the running workers, which continue to serve until they are replaced."""
-    message = (
-        f"the workers of {o.wanted.names.front} are not as declared yet. Their replacement waits until fewer other resources replace "
-        f"their workers. {present.message}"
-    )
+    until = awaited(o.stuck_with_image, o.pods.image)
+    message = f"the workers of {o.wanted.names.front} are not as declared yet. {until}. {present.message}"
     reason = Reason.ROLLOUT_WAITING if present.status == "True" else present.reason
     return replace(present, reason=reason, message=message)
 

@@ -10,6 +10,7 @@ from delayed_topics_operator.values.field_managers import FIELD_MANAGER
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import Action, ApplyChild, ConditionState, DeleteChild
 from delayed_topics_operator.values.pods import hindrance, obstacle_of_events
+from delayed_topics_operator.values.stateful_sets import is_current
 from delayed_topics_operator.workers.reconcile import manifests
 from delayed_topics_operator.workers.reconcile.drift import drifted
 
@@ -76,7 +77,7 @@ def not_ready(
     """Returns the condition that says why not all workers are ready. `overdue`: whether workers have had enough time to start. `where`: the
     command that shows their pods. `template`: the path of the field with their pod template."""
     status = (live or {}).get("status") or {}
-    ready = status.get("readyReplicas", 0) if live is not None and _current(live) else 0
+    ready = status.get("readyReplicas", 0) if live is not None and is_current(live) else 0
     counts = f"{ready} of {wanted} workers are ready, and {status.get('updatedReplicas', 0)} of {wanted} are up to date"
     found = next((what for pod in pods if (what := hindrance(pod))), None) or obstacle_of_events(warnings)
     if found is None:
@@ -92,6 +93,17 @@ def not_ready(
     return ConditionState(status="False", reason=Reason.WORKERS_STARTING if waits else reason, message=message)
 
 
+def awaited(stuck_with_image: int, image: str) -> str:
+    """Returns what workers wait for that may not be replaced yet. `stuck_with_image`: see `Executor.stuck_with`."""
+    if not stuck_with_image:
+        return "Their replacement waits until fewer other resources replace their workers"
+    return (
+        f"Their replacement waits until a worker with the image {image} is ready. {stuck_with_image} other resources have replaced their "
+        "workers by such workers, which do not become ready. A cluster administrator finds the cause in the condition WorkersReady of "
+        "these resources, and corrects it or the chart value images.worker"
+    )
+
+
 def removal(children: Mapping[tuple[str, str], Manifest]) -> tuple[Action, ...]:
     """Returns the deletions, the StatefulSet first. It is deleted in the foreground, so that it is gone only when its pods are."""
     return tuple(
@@ -105,18 +117,14 @@ def all_ready(live: Manifest, wanted: int) -> bool:
     """Whether the StatefulSet has that many pods, all of them as declared and ready."""
     status = live.get("status") or {}
     counts = (status.get("readyReplicas", 0), status.get("updatedReplicas", 0))
-    return _current(live) and min(counts) >= wanted and status.get("replicas", 0) == wanted
+    return is_current(live) and min(counts) >= wanted and status.get("replicas", 0) == wanted
 
 
 def ready_pods(live: Manifest, wanted: int) -> int:
     """Returns the number of ready pods; 0 while the StatefulSet has more pods than wanted, or its status is not up to date."""
     status = live.get("status") or {}
-    too_many = not _current(live) or status.get("replicas", 0) > wanted
+    too_many = not is_current(live) or status.get("replicas", 0) > wanted
     return 0 if too_many else int(status.get("readyReplicas", 0))
-
-
-def _current(live: Manifest) -> bool:
-    return bool((live.get("status") or {}).get("observedGeneration", 0) >= live["metadata"].get("generation", 0))
 
 
 def _change_of(wanted: Manifest, live: Manifest | None) -> Action | None:
