@@ -3,13 +3,16 @@
 import copy
 import json
 import re
+import shlex
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from delayed_topics_crds import KINDS, parse
+from delayed_topics_crds import API_VERSION, KINDS, parse
 from delayed_topics_crds.schema import structural
 from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.context import Cluster
@@ -17,6 +20,7 @@ from delayed_topics_devcluster.errors import CommandFailedError
 
 CHART = Path(__file__).resolve().parents[1] / "delayed-topics"
 ROOT = CHART.parents[1]
+NOW = "2026-01-01T00:00:00Z"
 VALUES = CHART / "values.yaml"
 # Maps whose keys the user chooses.
 FREE = (
@@ -120,6 +124,38 @@ def test_the_notes_tell_the_next_three_commands(api_server: ApiServer) -> None:
     assert "kubectl apply -f -" in notes
     assert "kubectl get delayedtopic orders" in notes
     assert "notes-delayed-topics-kafka.chart-notes.svc:9092" in notes
+
+
+@pytest.mark.api
+def test_the_commands_in_the_notes_wait_for_a_connection_that_the_operator_has_not_made_yet(
+    api_server: ApiServer,
+) -> None:
+    name = "made-later"
+    notes = installed_notes(api_server, "--set=evaluationKafka.enabled=true", f"--set=defaultConnection.name={name}")
+    waits = [
+        shlex.split(line.replace("=2m", "=20s"))[1:] for line in notes.splitlines() if line.startswith("kubectl wait ")
+    ]
+    assert waits
+    with ThreadPoolExecutor() as pool:
+        operator = pool.submit(reach, api_server, name)
+        try:
+            for command in waits:
+                api_server.kubectl(*command)
+        finally:
+            operator.result()
+            api_server.kubectl("delete", "clusterkafkaconnection", name)
+
+
+def reach(api_server: ApiServer, name: str) -> None:
+    """Makes the connection and says that it is Ready, as an operator does that takes a moment to start."""
+    time.sleep(2)
+    kind = "ClusterKafkaConnection"
+    manifest = {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}}
+    spec = {"bootstrapServers": ["kafka:9092"], "allow": []}
+    api_server.kubectl("create", "--filename=-", text_in=json.dumps({**manifest, "spec": spec}))
+    ready = {"type": "Ready", "status": "True", "reason": "AsDeclared", "message": "", "lastTransitionTime": NOW}
+    status = json.dumps({"status": {"observedGeneration": 1, "conditions": [ready]}})
+    api_server.kubectl("patch", kind, name, "--subresource=status", "--type=merge", f"--patch={status}")
 
 
 @pytest.mark.api
