@@ -45,9 +45,10 @@ async def serve(health: Health, *, port: int) -> web.AppRunner:
         return web.Response(text="ok\n")
 
     async def exposition(_: web.Request) -> web.Response:
-        runners = health.runtime.runners.values() if health.runtime is not None else ()
-        for runner in runners:
-            metrics.OVERDUE_SECONDS.labels(runner.controller.kind).set(runner.queue.overdue_seconds())
+        if health.runtime is not None:
+            health.runtime.count()
+            for runner in health.runtime.runners.values():
+                metrics.OVERDUE_SECONDS.labels(runner.controller.kind).set(runner.queue.overdue_seconds())
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app = web.Application()

@@ -24,8 +24,8 @@ _RESOURCE = ["resource_namespace", "resource_name"]
 """Not `namespace`, which Prometheus gives the namespace of the operator's pod."""
 NOT_READY = Gauge(
     "delayed_topics_operator_not_ready",
-    "1 for each DelayedTopic whose condition Ready is not True, by the reason of the condition",
-    [*_RESOURCE, "reason"],
+    "1 for each DelayedTopic whose condition Ready is not True, by the reason of the condition, and whether it ever had topics",
+    [*_RESOURCE, "reason", "served"],
 )
 DELIVERY_VIOLATED = Gauge(
     "delayed_topics_operator_delivery_violated",

@@ -179,7 +179,6 @@ class Runtime:
                 if complete:
                     self.synced.set()
                     await self._sweeper.sweep()
-                self._count()
             except LeadershipLost:
                 raise  # ends this process
             except Exception:  # a bug that one object triggers must not stop the resync of all others
@@ -236,7 +235,8 @@ class Runtime:
             for key in self._concerned(manifest):
                 self.wake(key)
 
-    def _count(self) -> None:
+    def count(self) -> None:
+        """Sets the metrics about resources."""
         for gauge in (metrics.CONDITIONS, metrics.NOT_READY, metrics.DELIVERY_VIOLATED):
             gauge.clear()
         for kind in self.runners:
@@ -244,7 +244,7 @@ class Runtime:
                 for c in (manifest.get("status") or {}).get("conditions", ()):
                     metrics.CONDITIONS.labels(kind, c["type"], c["status"], c["reason"]).inc()
                     if kind == "DelayedTopic":
-                        _expose(manifest["metadata"], c)
+                        _expose(manifest, c)
         last_audits.expose(self.store, filter(self._is_served, self.store.all("DelayedTopic")))
 
     def _is_served(self, manifest: Manifest) -> bool:
@@ -255,12 +255,20 @@ class Runtime:
         return serves(self.store, connection, namespace=self.settings.namespace)
 
 
-def _expose(meta: Manifest, c: Manifest) -> None:
+def _expose(topic: Manifest, c: Manifest) -> None:
     """Sets the gauges for conditions of a DelayedTopic that have an alert."""
+    labels = (topic["metadata"]["namespace"], topic["metadata"]["name"])
     if c["type"] == Condition.READY and c["status"] != "True":
-        metrics.NOT_READY.labels(meta["namespace"], meta["name"], c["reason"]).set(1)
+        metrics.NOT_READY.labels(*labels, c["reason"], str(_was_served(topic["status"])).lower()).set(1)
     if c["type"] == Condition.DELIVERY_VERIFIED and c["status"] == "False":
-        metrics.DELIVERY_VIOLATED.labels(meta["namespace"], meta["name"]).set(1)
+        metrics.DELIVERY_VIOLATED.labels(*labels).set(1)
+
+
+def _was_served(status: Manifest) -> bool:
+    """Whether the DelayedTopic has or had topics, into which records may have been produced. The layout is `planned` until all topics
+    exist, and again while Kafka refuses further partitions."""
+    layout = status.get("layout")
+    return bool(status.get("topics")) or (layout is not None and layout["state"] != "planned")
 
 
 def _front_topics(topic: Manifest) -> tuple[tuple[Key, str]]:
