@@ -25,12 +25,16 @@ FILES = Path(__file__).resolve().parents[1] / "delayed-topics" / "files"
 ALERTS = FILES / "alerts.yaml"
 DEAD_LETTERS = 'delayedtopics_dead_lettered_total{topic="orders", reason="%s"}'
 LATENESS = 'delayedtopics_lateness_seconds_bucket{topic="orders", le="%s"}'
-NOT_READY = 'delayed_topics_operator_not_ready{resource_namespace="shop", resource_name="%s", reason="%s"}'
+NOT_READY = (
+    'delayed_topics_operator_not_ready{resource_namespace="shop", resource_name="%s", reason="%s", served="true"}'
+)
 VIOLATED = 'delayed_topics_operator_delivery_violated{resource_namespace="shop", resource_name="%s"}'
 AUDITED = 'delayed_topics_operator_audit_verdict{resource_namespace="shop", resource_name="orders", verdict="%s"}'
 EXPECTED = 'delayed_topics_operator_audit_expected_timestamp_seconds{resource_namespace="shop", resource_name="orders"}'
 RECONCILES = 'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="%s"}'
 HOLDS_LEASE = "delayed_topics_operator_holds_lease"
+COUNTED = 'delayed_topics_operator_condition{kind="DelayedTopic", type="Ready", status="True", reason="AsDeclared"}'
+OF_THE_OPERATOR = (HOLDS_LEASE, COUNTED)
 
 HEALTHY = {
     'delayedtopics_alarms{topic="orders", reason="TopicMissing"}': "0x60",
@@ -48,6 +52,7 @@ HEALTHY = {
     RECONCILES % "refused": "0+2x60",
     "delayedtopics_events_failed_total": "3x60",
     HOLDS_LEASE: "1x60",
+    COUNTED: "1x60",
     AUDITED % "Verified": "1x60",
     AUDITED % "Unknown": "0x60",
     EXPECTED: "600x20 3600x40",
@@ -62,6 +67,7 @@ TROUBLE: dict[str, dict[str, str]] = {
         NOT_READY % ("orders", "KafkaUnreachable"): " ".join(["1x2 stale _x2"] * 12),
         NOT_READY % ("orders", "WorkersFailing"): " ".join(["stale _x2 1x2"] * 12),
     },
+    "DelayedTopicNotServed": {NOT_READY.replace("true", "false") % ("orders", "NotAllowed"): "1x60"},
     "DelayedTopicDeliveryViolated": {VIOLATED % "orders": "1x60"},
     "DelayedTopicAuditUnknown": {AUDITED % "Verified": "0x60", AUDITED % "Unknown": "1x60"},
     "DelayedTopicAuditMissing": {EXPECTED: "600x60"},
@@ -170,6 +176,54 @@ def test_an_operator_that_is_gone_is_an_alert_though_another_installation_has_on
 def test_no_operator_at_all_is_an_alert(tmp_path: Path) -> None:
     series = {one: values for one, values in HEALTHY.items() if one != HOLDS_LEASE}
     assert_firing(["DelayedTopicsOperatorDown"], series, tmp_path)
+
+
+def test_an_operator_that_crashes_again_and_again_is_an_alert(tmp_path: Path) -> None:
+    assert_firing(["DelayedTopicsOperatorDown"], dict.fromkeys(OF_THE_OPERATOR, crashing(1)), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("alert", "trouble"),
+    [
+        ("DelayedTopicNotReady", {NOT_READY % ("orders", "KafkaUnreachable"): "1"}),
+        ("DelayedTopicAuditMissing", {EXPECTED: "600"}),
+    ],
+)
+def test_an_operator_that_crashes_again_and_again_silences_no_alert(
+    alert: str, trouble: dict[str, str], tmp_path: Path
+) -> None:
+    series = {one: crashing(int(value)) for one, value in {**dict.fromkeys(OF_THE_OPERATOR, "1"), **trouble}.items()}
+    assert_firing(["DelayedTopicsOperatorDown", alert], series, tmp_path)
+
+
+def crashing(value: int) -> str:
+    """Returns what an operator tells two minutes of each seven: the kubelet waits five minutes before it starts it again."""
+    return " ".join([f"{value}x1 stale _x4"] * 9)
+
+
+@pytest.mark.parametrize("minutes", [1, 3])
+def test_an_operator_that_is_replaced_is_no_alert_and_delays_none(minutes: int, tmp_path: Path) -> None:
+    series = HEALTHY | dict.fromkeys(OF_THE_OPERATOR, gone_from_minute_25(minutes))
+    for after in ("28m", "34m", "40m"):
+        assert_firing([], series, tmp_path, after=after)
+    trouble = {NOT_READY % ("orders", "KafkaUnreachable"): f"_x20 1x4 stale _x{minutes - 1} 1x30"}
+    assert_firing([], series | trouble, tmp_path, after="29m")
+    assert_firing(["DelayedTopicNotReady"], series | trouble, tmp_path, after="31m")
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(8, []), (20, ["DelayedTopicsOperatorDown"])])
+def test_an_operator_that_comes_back_on_another_node_before_ten_minutes_is_no_alert(
+    minutes: int, expected: list[str], tmp_path: Path
+) -> None:
+    series = dict.fromkeys(OF_THE_OPERATOR, gone_from_minute_25(minutes))
+    for after in ("35m", "39m"):
+        assert_firing([], series, tmp_path, after=after)
+    assert_firing(expected, series, tmp_path, after="45m")
+
+
+def gone_from_minute_25(minutes: int) -> str:
+    """Returns what an operator tells that is away for this long."""
+    return f"1x24 stale _x{minutes - 1} 1x30"
 
 
 @pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
