@@ -192,3 +192,33 @@ def test_an_audit_that_was_made_before_its_time_under_a_wrong_clock_ends_no_sche
     assert audits(simulation) == [early]
     assert plan.notices == ()
     assert len(audits(later(simulation, hours=1))) == 2
+
+
+def made_ahead(simulation: Simulation, ahead: timedelta) -> int:
+    """Lets the operator look 20 times, with a clock that is ahead of the API server's. Returns how many audits it made."""
+    made = 0
+    for _ in range(20):
+        simulation.settle()
+        for audit in audits(simulation):
+            if audit["metadata"]["creationTimestamp"] == simulation.now.isoformat():
+                audit["metadata"]["creationTimestamp"] = (simulation.now - ahead).isoformat()
+                made += 1
+        conclude(simulation)
+    return made
+
+
+@pytest.mark.parametrize("history_limit", [1, 7])
+def test_an_operator_whose_clock_is_ahead_makes_no_audits_back_to_back_and_none_is_missing_when_it_is_right_again(
+    history_limit: int,
+) -> None:
+    simulation, ahead = scheduled(historyLimit=history_limit), timedelta(days=1)
+    simulation.now += ahead
+    assert made_ahead(simulation, ahead) == 1, "one audit makes up for the day that seems to have passed"
+    simulation.now += timedelta(hours=1)
+    assert made_ahead(simulation, ahead) == 1
+    simulation.now -= ahead
+    for _ in range(3):
+        before = {audit["metadata"]["name"] for audit in audits(simulation)}
+        after = {audit["metadata"]["name"] for audit in audits(later(simulation, hours=1))}
+        assert len(after - before) == 1
+        conclude(simulation)

@@ -1,7 +1,7 @@
 """Creates the audits of `spec.audit.schedule`, one after the other, and deletes the oldest ones.
 
-If scheduled times passed while the operator was away, or while an audit still ran, one audit makes up for all of them. Each audit begins
-where the one before ended, so no record is left out.
+If scheduled times passed while the operator was away, or while an audit still ran, one audit for the last of them makes up for all. Each
+audit begins where the one before ended, so no record is left out.
 """
 
 from collections.abc import Sequence, Set
@@ -12,7 +12,7 @@ from delayed_topics_crds import API_VERSION, to_dict
 from delayed_topics_crds.schedule import ScheduledAudit
 
 from delayed_topics_operator.delayed_topic.reconcile.observation import Observation
-from delayed_topics_operator.delayed_topic.reconcile.schedule import times
+from delayed_topics_operator.delayed_topic.reconcile.schedule import last_time, times
 from delayed_topics_operator.delayed_topic.reconcile.verdict import unacknowledged
 from delayed_topics_operator.errors import SpecInvalid
 from delayed_topics_operator.values.labels import MANAGED_BY
@@ -21,8 +21,7 @@ from delayed_topics_operator.values.plan import ApplyChild, ConditionState, Dele
 
 SCHEDULED_FOR = "delayedtopics.io/scheduled-for"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-CLOCK_SKEW = timedelta(minutes=5)
-"""The most by which the clocks of the operator and the API server may differ."""
+SECOND = timedelta(seconds=1)
 MAX_NAME = 253
 RETRY_SECONDS = 10.0
 
@@ -31,17 +30,19 @@ def check(o: Observation) -> Finding:
     asked = o.wanted.spec.audit
     if asked is None:
         return Finding()
-    last = max((_made_for(audit) for audit in o.audits), default=o.subject.created_at or o.now)
+    last = max((_made_for(audit, o.now) for audit in o.audits), default=o.subject.created_at or o.now)
     # if the operator's clock was ahead, an audit may exist for a time after `last`
     made = {audit["metadata"]["name"] for audit in o.audits}
     try:
+        passed = last_time(asked.schedule, o.now + SECOND)
+        last = max(last, passed - SECOND) if passed is not None else last
         first = _next(o, asked, last, made)
         due = _next(o, asked, last, made | o.taken)
     except SpecInvalid as e:
         state = ConditionState(status="False", reason=Reason.SPEC_INVALID, message=str(e))
         return Finding(conditions={Condition.READY: state})
     notices = (_passed_over(o, first, due),) if first < due and first <= o.now else ()
-    done = sorted((audit for audit in o.audits if _verdict(audit)), key=_scheduled_for)
+    done = sorted((audit for audit in o.audits if _verdict(audit)), key=_created)
     known = _acknowledged(o, done)
     outdated = tuple(
         _delete(audit)
@@ -96,22 +97,20 @@ def _acknowledged(o: Observation, done: Sequence[Manifest]) -> int:
     return next((at + 1 for at, audit in enumerate(done) if audit["metadata"]["name"] == name), 0)
 
 
-def _scheduled_for(audit: Manifest) -> datetime:
-    """Returns the time in the annotation that the operator set. Anyone who may edit the audit can change it, so an implausible time does
-    not count."""
+def _created(audit: Manifest) -> datetime:
+    return datetime.fromisoformat(audit["metadata"]["creationTimestamp"])
+
+
+def _made_for(audit: Manifest, now: datetime) -> datetime:
+    """Returns the time up to which the audit covers the schedule: one audit stands for all scheduled times that had passed at its
+    creation. The operator's clock says which had, and may have been ahead of the API server's. A time that is yet to come does not count:
+    either the clock is right again, or somebody has edited the annotation."""
     annotation = (audit["metadata"].get("annotations") or {}).get(SCHEDULED_FOR) or ""
-    created = datetime.fromisoformat(audit["metadata"]["creationTimestamp"])
     try:
         at = datetime.strptime(annotation, TIME).replace(tzinfo=UTC)
     except ValueError:
-        return created
-    return at if at < created + CLOCK_SKEW else created
-
-
-def _made_for(audit: Manifest) -> datetime:
-    """Returns the time up to which the audit covers the schedule: one audit stands for all scheduled times that had passed at its
-    creation."""
-    return max(_scheduled_for(audit), datetime.fromisoformat(audit["metadata"]["creationTimestamp"]))
+        return _created(audit)
+    return max(at, _created(audit)) if at <= now else _created(audit)
 
 
 def _audit(o: Observation, asked: ScheduledAudit, at: datetime) -> Manifest:
