@@ -106,6 +106,19 @@ def test_an_audit_takes_no_more_of_the_platform_than_the_connection_grants(
     wait_said(harness, Reason.NOT_ALLOWED, f"topic {harness.topic}", name="revoked")
 
 
+def test_the_pod_of_an_audit_stays_on_the_platform_no_longer_than_the_connection_grants(
+    harness: OperatorHarness,
+) -> None:
+    harness.apply()
+    apply_audit(harness, "long", ttlSecondsAfterFinished=86_401)
+    words = "spec.ttlSecondsAfterFinished (86401, at most 86400)"
+    wait_said(harness, Reason.NOT_ALLOWED, words, "spec.allow[].audits", name="long")
+    assert status(harness, "long").get("jobName") is None
+    harness.api.apply(harness.cluster_connection(allow=[grant(maxTtlSeconds=90_000)]))
+    apply_audit(harness, "granted", ttlSecondsAfterFinished=86_401)
+    wait_for_job(harness, "granted")
+
+
 @pytest.mark.slow
 def test_executors_of_running_audits_are_bounded_in_sum_and_who_finds_no_room_waits(
     harness: OperatorHarness, with_executors: OperatorProcess

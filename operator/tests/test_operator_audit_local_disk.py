@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.carried import Carried
-from delayed_topics_crds import Grant, parse
-from delayed_topics_crds.schedule import Spark
+from delayed_topics_crds import DelayedTopicAuditSpec, Grant, parse
 from delayed_topics_operator.audits.reconcile.access import AuditSite, most_local_disk_mebibytes, refused
 from delayed_topics_operator.audits.reconcile.executors import LOCAL_DISK
 from delayed_topics_operator.values.key import Key
@@ -133,18 +132,22 @@ def test_with_a_storage_class_each_pod_has_a_volume_of_its_own(spark: dict[str, 
     }
 
 
+def asking(**spark: Any) -> DelayedTopicAuditSpec:
+    return parse("DelayedTopicAudit", audit_resource(spark=spark)).spec
+
+
 def test_a_grant_bounds_size_and_storage_classes() -> None:
     granted = {**EVERY_TOPIC, "audits": {"maxLocalDisk": "1Ti", "storageClasses": ["a"]}}
     site = replace(SITE, grants=(Grant.model_validate(granted),))
 
     def refusal(**asked: str) -> str | None:
-        return refused(parse("DelayedTopicAudit", audit_resource(spark={"localDisk": asked})).spec, site)
+        return refused(asking(localDisk=asked), site)
 
     assert refusal(size="1024Gi", storageClassName="a") is None
     assert "spec.spark.localDisk.size (2Ti, at most 1Ti)" in (refusal(size="2Ti") or "")
     assert "spec.spark.localDisk.storageClassName (b)" in (refusal(size="1Gi", storageClassName="b") or "")
-    assert most_local_disk_mebibytes(site, Spark()) == 2**20
-    assert most_local_disk_mebibytes(replace(site, grants=None), Spark()) is None
+    assert most_local_disk_mebibytes(site, asking()) == 2**20
+    assert most_local_disk_mebibytes(replace(site, grants=None), asking()) is None
 
 
 def test_only_the_grant_by_which_an_audit_runs_says_how_much_disk_it_may_fill() -> None:
@@ -152,5 +155,5 @@ def test_only_the_grant_by_which_an_audit_runs_says_how_much_disk_it_may_fill() 
     many = {**EVERY_TOPIC, "audits": {"maxExecutors": 20, "maxLocalDisk": "10Gi"}}
     large = {**EVERY_TOPIC, "audits": {"maxLocalDisk": "1Ti"}}
     site = replace(SITE, grants=(Grant.model_validate(many), Grant.model_validate(large)))
-    assert most_local_disk_mebibytes(site, Spark(executors=20)) == 10 * 2**10
-    assert most_local_disk_mebibytes(site, Spark()) == 2**20
+    assert most_local_disk_mebibytes(site, asking(executors=20)) == 10 * 2**10
+    assert most_local_disk_mebibytes(site, asking()) == 2**20

@@ -11,6 +11,7 @@ from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.labels import MANAGED_BY
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.workers.reconcile.worker_sets import object_name
+from delayed_topics_operator_testing.audits import apply_audit, child, report, wait_for_job
 from delayed_topics_operator_testing.context import context
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import AUDIT_NAMESPACE, SYSTEM_NAMESPACE
@@ -110,6 +111,23 @@ def test_the_job_of_an_audit_that_was_forced_away_is_removed_with_its_window_and
     harness.wait(lambda: len(jobs(harness)) == 1, "the other audit runs")
 
 
+@pytest.mark.slow
+@pytest.mark.api
+def test_the_job_of_an_audit_that_has_its_verdict_is_kept_no_longer_than_the_audit(harness: OperatorHarness) -> None:
+    harness.replace_operator("--orphans-after-seconds=4")
+    harness.apply()
+    for name in ("first", "second"):
+        apply_audit(harness, name)
+        wait_for_job(harness, name)
+        report(harness, "Verified", name)
+        harness.wait(lambda: all("ttlSecondsAfterFinished" in job["spec"] for job in jobs(harness)), "the Job has ended")
+    kept = child(harness, "Job", "jobName", "second") or {}
+    harness.api.delete("DelayedTopicAudit", "first", harness.namespace)
+    harness.wait(lambda: len(jobs(harness)) == 1, "the Job of the deleted audit is gone", seen=lambda: jobs(harness))
+    assert jobs(harness)[0]["metadata"]["uid"] == kept["metadata"]["uid"]
+    assert harness.events("OrphansRemoved") == []
+
+
 def jobs(harness: OperatorHarness) -> list[Manifest]:
     found = harness.api.list_all("Job", AUDIT_NAMESPACE)
     return [job for job in found if job["metadata"]["labels"]["delayedtopics.io/namespace"] == harness.namespace]
@@ -203,18 +221,19 @@ def test_what_a_tenant_has_under_the_name_of_a_child_is_left_and_in_nobodys_way(
     assert [kind for kind, _ in kube.deleted] == ["StatefulSet"]
 
 
-def test_jobs_that_go_by_themselves_and_those_of_audits_that_there_are_stay() -> None:
-    kept, held, freed = (job_name(name, "u") for name in ("kept", "held", "freed"))
+def test_ended_jobs_go_with_their_audit_and_those_of_audits_that_there_are_stay() -> None:
+    kept, held, freed, over = (job_name(name, "u") for name in ("kept", "held", "freed", "over"))
     kube = Kubernetes(
         made("Job", AUDIT_NAMESPACE, kept, audit=kept),
         made("Job", AUDIT_NAMESPACE, held, audit=held),
         made("Job", AUDIT_NAMESPACE, freed, audit=freed),
-        made("Job", AUDIT_NAMESPACE, "over", {"ttlSecondsAfterFinished": 60}, audit="over"),
+        made("Job", AUDIT_NAMESPACE, over, {"ttlSecondsAfterFinished": 60}, audit=over),
+        made("Job", AUDIT_NAMESPACE, "ended", {"ttlSecondsAfterFinished": 60}, audit="ended"),
         made("Job", AUDIT_NAMESPACE, "left", audit="left"),
         made("ConfigMap", AUDIT_NAMESPACE, "half-window", audit="half"),
     )
     store, clock = Store(), Clock()
-    for name in ("kept", "held", "freed"):
+    for name in ("kept", "held", "freed", "over"):
         status = {} if name == "kept" else {"verdict": "Unknown"}
         metadata = {"namespace": "shop", "name": name, "uid": "u", "finalizers": [FINALIZER] if name == "held" else []}
         store.put({"kind": "DelayedTopicAudit", "metadata": metadata, "status": status})
@@ -222,4 +241,4 @@ def test_jobs_that_go_by_themselves_and_those_of_audits_that_there_are_stay() ->
     asyncio.run(swept.sweep())
     clock.now = 600
     asyncio.run(swept.sweep())
-    assert set(kube.deleted) == {("Job", "left"), ("Job", freed), ("ConfigMap", "half-window")}
+    assert set(kube.deleted) == {("Job", "left"), ("Job", "ended"), ("Job", freed), ("ConfigMap", "half-window")}

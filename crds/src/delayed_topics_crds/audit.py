@@ -7,7 +7,14 @@ from pydantic import Field, Strict
 from delayed_topics_crds.base import ListMap, Resource, Rule, Spec, Status, Time, limits
 from delayed_topics_crds.common import ObjectName, StatusBase, Verdict
 from delayed_topics_crds.output import Output
-from delayed_topics_crds.schedule import DEADLINE_SECONDS, ActiveDeadlineSeconds, MaxLatenessMs, Spark
+from delayed_topics_crds.schedule import (
+    DEADLINE_SECONDS,
+    TTL_SECONDS,
+    ActiveDeadlineSeconds,
+    MaxLatenessMs,
+    Spark,
+    TtlSeconds,
+)
 
 MAX_OFFENDERS = 10
 
@@ -83,8 +90,9 @@ class DelayedTopicAuditSpec(Spec):
     active_deadline_seconds: ActiveDeadlineSeconds = DEADLINE_SECONDS
     """How long the Job may run, in seconds. This includes all tries, and the time in which its pod waits for a node with room. When the
     time is over, the Job is stopped and the verdict is `Unknown`. Defaults to 1 day."""
-    ttl_seconds_after_finished: Annotated[int, limits(0, 31_536_000, "seconds (365 days)")] = 86_400
-    """How long the Job and its pod are kept after the audit, in seconds. The verdict stays. Defaults to 1 day."""
+    ttl_seconds_after_finished: TtlSeconds = TTL_SECONDS
+    """How long the Job and its pod are kept after the audit, in seconds. They are removed earlier if this resource is deleted. The verdict
+    stays. Defaults to 1 day."""
 
 
 class Account(Status):

@@ -10,7 +10,7 @@ from delayed_topics_crds.common import SecretRef, StatusBase
 from delayed_topics_crds.delayed_topic import MAX_WORKERS, WorkerTemplate
 from delayed_topics_crds.pods import LabelSelector, Quantity
 from delayed_topics_crds.quota import Namespaces, Quota
-from delayed_topics_crds.schedule import MAX_CORES, MAX_EXECUTORS, DiskSize, SparkMemory
+from delayed_topics_crds.schedule import MAX_CORES, MAX_EXECUTORS, TTL_SECONDS, DiskSize, SparkMemory, TtlSeconds
 
 SaslMechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"]
 
@@ -254,6 +254,8 @@ class AuditGrant(Spec):
     """The largest heap of each Java process."""
     max_local_disk: DiskSize = "50Gi"
     """The most local disk of each pod. A pod that writes more is evicted."""
+    max_ttl_seconds: TtlSeconds = TTL_SECONDS
+    """How long the Job and its pod may be kept after the audit at most, in seconds. Defaults to 1 day."""
     storage_classes: Names = ()
     """Names of StorageClasses that an audit may use for local disk."""
     node_selectors: Names = ()
@@ -293,7 +295,7 @@ class Grant(Spec):
     template: TemplateGrant = TemplateGrant()
     """What `workers.template` of a DelayedTopic may set. Unless set, a template may set CPU and memory within limits, and nothing else."""
     audits: AuditGrant = AuditGrant()
-    """How large audits may be. Unless set, an audit may have 4 cores, 4 GiB and no executors."""
+    """How large audits may be. Unless set, an audit may have 4 cores, 4 GiB and no executors, and leaves a Job for 1 day."""
     adopt: Annotated[bool, Strict()] = False
     """Whether DelayedTopics there may adopt a front topic that exists already. The operator never deletes an adopted topic."""
     take_over: Annotated[bool, Strict()] = False

@@ -12,6 +12,8 @@ from delayed_topics_crds.pods import LabelValue, Toleration
 
 DEADLINE_SECONDS = 86_400
 ActiveDeadlineSeconds = Annotated[int, limits(1, 31_536_000, "seconds (365 days)")]
+TTL_SECONDS = 86_400
+TtlSeconds = Annotated[int, limits(0, 31_536_000, "seconds (365 days)")]
 MaxLatenessMs = Annotated[int, limits(0, 86_400_000, "milliseconds (1 day)")]
 
 CRON_FIELD = r"[0-9A-Za-z*,/L#-]+"

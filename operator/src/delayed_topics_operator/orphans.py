@@ -1,4 +1,5 @@
-"""Removes what is left of deleted resources whose finalizer someone removed, so that the operator could not clean up.
+"""Removes what is left of deleted resources: of those whose finalizer someone removed, so that the operator could not clean up, and the
+Jobs that were kept for people to look at after an audit.
 
 In a tenant's own namespace, the resource owns all objects that are made for it, and Kubernetes removes them. Objects in the namespaces of
 the operator and of audits can't be owned by a resource in another namespace.
@@ -30,11 +31,13 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Orphans:
     """The objects that were made in namespace `home` for `owner`, which is gone. `objects`: kind and name, in the order in which they are
-    removed. The operator can't list Secrets, so a Secret is removed before the last object that can be listed."""
+    removed. The operator can't list Secrets, so a Secret is removed before the last object that can be listed. `forced`: whether somebody
+    has removed the finalizer of the owner."""
 
     owner: Key
     home: str
     objects: tuple[tuple[str, str], ...]
+    forced: bool
 
 
 class Sweeper:
@@ -80,26 +83,26 @@ class Sweeper:
                     continue  # Kubernetes removes the objects of a connection with the connection
                 base = base_name(kind, live["metadata"]["name"])
                 if base not in known:
-                    yield Orphans(_owner("DelayedTopic", live), home, child_names(base))
+                    yield Orphans(_owner("DelayedTopic", live), home, child_names(base), forced=True)
 
     async def _of_audits(self) -> list[Orphans]:
-        """Returns what is left of deleted audits. If a Job has a time to live, its verdict was read, and Kubernetes removes the Job and its
-        window. An audit that has its verdict and no finalizer counts as deleted. Raises KubeError."""
+        """Returns what is left of deleted audits. A Job with a time to live has ended, and its verdict was read. Kubernetes removes it and
+        its window then, or the operator once the audit is gone. In all other cases somebody has removed the finalizer, and an audit that
+        has its verdict counts as gone. Raises KubeError."""
         home, labels = self._context.settings.audit_namespace, audits.SELECTOR_LABELS
-        metas = (audit["metadata"] for audit in self._context.store.all("DelayedTopicAudit") if not _is_over(audit))
-        known = {audits.job_name(meta["name"], meta["uid"]) for meta in metas}
-        jobs = await self._context.kube.list_all("Job", home, labels=labels)
-        windows = await self._context.kube.list_all("ConfigMap", home, labels=labels)
-        left: Iterable[Manifest] = (
-            *(job for job in jobs if "ttlSecondsAfterFinished" not in job["spec"]),
-            *(window for window in windows if not window["metadata"].get("ownerReferences")),
-        )
-        of_jobs = ((live, live["metadata"]["labels"].get(audits.AUDIT_LABEL, "")) for live in left)
-        return [
-            Orphans(_owner("DelayedTopicAudit", live), home, audits.child_names(job))
-            for live, job in of_jobs
-            if job not in known
-        ]
+        known = {
+            audits.job_name(audit["metadata"]["name"], audit["metadata"]["uid"]): _is_over(audit)
+            for audit in self._context.store.all("DelayedTopicAudit")
+        }
+        left: list[Orphans] = []
+        for job in await self._context.kube.list_all("Job", home, labels=labels):
+            ended, name = "ttlSecondsAfterFinished" in job["spec"], _job(job)
+            if name not in known or (known[name] and not ended):
+                left.append(_of_audit(job, forced=not ended))
+        for window in await self._context.kube.list_all("ConfigMap", home, labels=labels):
+            if not window["metadata"].get("ownerReferences") and known.get(_job(window), True):
+                left.append(_of_audit(window, forced=True))
+        return left
 
     async def _remove(self, orphans: Orphans) -> None:
         """Raises KubeError."""
@@ -116,6 +119,8 @@ class Sweeper:
             metrics.ORPHANS.labels(action.kind).inc()
         for failure in outcome.failures:
             raise failure.error
+        if not orphans.forced:
+            return
         how = "is gone" if self._context.store.get(*orphans.owner) is None else "is over"
         await self._context.recorder.record(_gone(orphans.owner), _notice(orphans, actions, how))
 
@@ -123,6 +128,15 @@ class Sweeper:
 def _owner(kind: str, child: Manifest) -> Key:
     labels = child["metadata"].get("labels") or {}
     return Key(kind, labels.get(NAMESPACE_LABEL, ""), labels.get(NAME_LABEL, ""))
+
+
+def _of_audit(child: Manifest, *, forced: bool) -> Orphans:
+    home = child["metadata"]["namespace"]
+    return Orphans(_owner("DelayedTopicAudit", child), home, audits.child_names(_job(child)), forced)
+
+
+def _job(child: Manifest) -> str:
+    return str(child["metadata"]["labels"].get(audits.AUDIT_LABEL, ""))
 
 
 def _removable(found: Manifest) -> bool:

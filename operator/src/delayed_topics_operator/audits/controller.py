@@ -173,7 +173,7 @@ class Audits:
         if topic is not None and beginning:
             state, _ = self._connections.look(connection_key(topic))
             site = self._site(topic, home, state)
-            most_local_disk = most_local_disk_mebibytes(site, audit.spec.spark)
+            most_local_disk = most_local_disk_mebibytes(site, audit.spec)
             # Checked again, and not only when the window was frozen: in a tenant's namespace someone else may have made the window.
             if (refusal := not_allowed(audit.spec, site)) is not None:
                 files = Refused(message=refusal)

@@ -54,7 +54,7 @@ def refused(asked: DelayedTopicAuditSpec, site: AuditSite) -> str | None:
             f"this audit alone asks for {asked.spark.executors}. Either ask for fewer in a new DelayedTopicAudit, or ask the connection's "
             "owner for more"
         )
-    return _not_granted(asked.spark, site)
+    return _not_granted(asked, site)
 
 
 def mode_disabled(spark: Spark, *, spark_applications: bool) -> str | None:
@@ -79,9 +79,9 @@ def no_room(asked: DelayedTopicAuditSpec, site: AuditSite, others: int) -> str |
     )
 
 
-def most_local_disk_mebibytes(site: AuditSite, spark: Spark) -> int | None:
+def most_local_disk_mebibytes(site: AuditSite, asked: DelayedTopicAuditSpec) -> int | None:
     """Returns the limit for each pod. None: there is no limit, or the audit is refused."""
-    granting = [granted for granted in _granted(site) if not any(_beyond(spark, granted))]
+    granting = [granted for granted in _granted(site) if not any(_beyond(asked, granted))]
     return max((_mebibytes(granted.max_local_disk) for granted in granting), default=None)
 
 
@@ -94,9 +94,9 @@ def _mebibytes(size: str) -> int:
     return int(size[:-2]) * {"Mi": 1, "Gi": 2**10, "Ti": 2**20}[size[-2:]]
 
 
-def _not_granted(spark: Spark, site: AuditSite) -> str | None:
+def _not_granted(asked: DelayedTopicAuditSpec, site: AuditSite) -> str | None:
     where = f"{site.connection.kind} {site.connection.name}"
-    lacking = [list(_beyond(spark, granted)) for granted in _granted(site)]
+    lacking = [list(_beyond(asked, granted)) for granted in _granted(site)]
     if not lacking:
         return f"{where} has no grant for this namespace and topic {site.topic}. Ask its owner to add an entry to spec.allow"
     least = min(lacking, key=len)
@@ -108,7 +108,10 @@ def _not_granted(spark: Spark, site: AuditSite) -> str | None:
     )
 
 
-def _beyond(spark: Spark, granted: AuditGrant) -> Iterator[str]:
+def _beyond(asked: DelayedTopicAuditSpec, granted: AuditGrant) -> Iterator[str]:
+    spark, ttl = asked.spark, asked.ttl_seconds_after_finished
+    if ttl > granted.max_ttl_seconds:
+        yield f"spec.ttlSecondsAfterFinished ({ttl}, at most {granted.max_ttl_seconds})"
     if spark.executors > granted.max_executors:
         yield f"spec.spark.executors ({spark.executors}, at most {granted.max_executors})"
     if spark.cores > granted.max_cores:
