@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
-from delayed_topics_core.registry import LayoutRecord
+from delayed_topics_core.registry import LayoutRecord, encode
 from delayed_topics_operator.delayed_topic.reconcile import reconcile
 from delayed_topics_operator.delayed_topic.reconcile.history import ROLLED_MS
 from delayed_topics_operator.values.annotations import ACCEPT_LOSS
@@ -190,6 +190,22 @@ def test_the_registry_keeps_former_lists_and_caps_and_growth_is_no_edit_of_them(
     assert lists(partitions=6) == [((0, 10), 5)]
     assert lists(delaySeconds=[0, 60]) == [((0, 10), 5), ((0, 60), 5)]
     assert lists(retryCap=3)[1:] == [((0, 60), 5), ((0, 60), 3)]
+
+
+def test_many_edits_of_a_long_delay_list_fill_no_registry() -> None:
+    """One record is limited, as the whole registry is what one operator holds."""
+    delays = list(range(2_592_000 - 64, 2_592_000))
+    simulation = Simulation.serving(delaySeconds=delays)
+    first = len(encode(simulation.kafka.registry.layouts["orders"]))
+    for n in range(60):
+        simulation.later(60)
+        simulation.edit(delaySeconds=delays[n:] + delays[:n])
+        simulation.settle()
+    record = simulation.kafka.registry.layouts["orders"]
+    assert len(encode(record)) - first < 4096
+    assert record.lists[-1].delay_seconds == record.layout.delay_seconds
+    assert len(record.lists) > 5
+    assert record.lists[0].from_ms > 0, "an audit sees that earlier lists are not known"
 
 
 def test_while_a_growth_is_refused_the_registry_says_what_is_served_until_then() -> None:

@@ -14,7 +14,9 @@ from delayed_topics_operator_testing.operator_process import OperatorProcess
 pytestmark = pytest.mark.api
 
 CLAIMS = 10_000
-"""Their keys and values take 2 MiB."""
+"""Their keys and values take 1.6 MiB."""
+NEARLY = 5_500
+"""Their keys and values take 90% of 1 MiB."""
 
 
 @pytest.fixture
@@ -29,16 +31,46 @@ def frugal(api: KubeApi) -> Iterator[OperatorHarness]:
         yield made
 
 
+def fill(harness: OperatorHarness, claims: int, *, emptied: bool = False) -> None:
+    """Writes claims of others into the registry. `emptied`: removes them."""
+    producer = Producer({**harness.connection.client_config(), "linger.ms": 50})
+    for n in range(claims):
+        claim = Claim(topic=f"filled-{n}", owner=Owner("cluster", "attic", f"filled-{n}"))
+        value = None if emptied else encode(claim)
+        producer.produce(REGISTRY_TOPIC, key=claim.key, value=value, partition=0)
+    assert producer.flush(120) == 0
+
+
+@pytest.mark.slow
+def test_while_a_registry_is_nearly_full_everything_that_exists_is_served_and_nothing_new_is_made(
+    frugal: OperatorHarness,
+) -> None:
+    harness = frugal
+    harness.apply()
+    harness.wait_until_served()
+    before = harness.topics()
+    fill(harness, NEARLY)
+    harness.api.apply(harness.delayed_topic("late", topic=f"{harness.topic}.late"))
+    harness.wait_for("Claimed", "False", "RegistryTooLarge", name="late")
+    assert "operator.registryMebibytes" in harness.condition("Claimed", "late")["message"]
+    harness.apply(retryCap=9)
+    harness.wait(lambda: harness.registry().layouts[harness.topic].retry_cap == 9, "the edit is followed")
+    harness.apply(retryCap=9, delaySeconds=[0, 10, 20, 30])
+    harness.wait_for("TopicsReady", "False", "RegistryTooLarge")
+    assert harness.topics() == before
+    assert harness.connection_status()["conditions"][0]["status"] == "True"
+    fill(harness, NEARLY, emptied=True)
+    harness.wait_until_served("late")
+    harness.wait_until_served()
+    assert harness.topics() != before
+
+
 @pytest.mark.slow
 def test_a_registry_that_grows_beyond_what_is_held_is_said_and_nothing_is_done_by_it(frugal: OperatorHarness) -> None:
     harness = frugal
     harness.apply()
     harness.wait_until_served()
-    producer = Producer({**harness.connection.client_config(), "linger.ms": 50})
-    for n in range(CLAIMS):
-        claim = Claim(topic=f"filled-{n}", owner=Owner("cluster", "attic", f"filled-{n}"))
-        producer.produce(REGISTRY_TOPIC, key=claim.key, value=encode(claim), partition=0)
-    assert producer.flush(120) == 0
+    fill(harness, CLAIMS)
     harness.wait_for("Ready", "False", "RegistryTooLarge")
     harness.wait(
         lambda: harness.connection_status()["conditions"][0]["reason"] == "RegistryTooLarge",

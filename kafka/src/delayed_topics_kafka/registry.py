@@ -82,6 +82,11 @@ class RegistryFollower(Closing):
         """Whether `state` is complete: reading has reached the end of the registry at least once."""
         return self._reader.at_end
 
+    @property
+    def fullness(self) -> float:
+        """How much of `most_bytes` is held, from 0 to 1. 0 without a limit."""
+        return self._held_bytes / self._most_bytes if self._most_bytes else 0.0
+
     def poll(self, timeout_seconds: float) -> list[RegistryChange]:
         """Returns the next changes. Waits for the first one for at most `timeout_seconds`. Raises KafkaCallError."""
         with _raising_registry_lost():

@@ -153,6 +153,11 @@ class KafkaLink:
         """The number of replicas when the registry was last checked, but at most two if Kafka refuses `min.insync.replicas` above one."""
         return self._replicas if self._registry_in_sync else min(2, self._replicas)
 
+    @property
+    def registry_fullness(self) -> float:
+        """How much of what the operator may hold of the registry it held when it last read it, from 0 to 1."""
+        return self._registry_thread.fullness
+
     async def _ensure_system_topics(self, brokers: int) -> None:
         made = await self._blocking(
             "ensure_system_topics",

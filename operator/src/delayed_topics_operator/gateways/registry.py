@@ -69,6 +69,11 @@ class RegistryThread:
 
         await self._in_thread(open_all)
 
+    @property
+    def fullness(self) -> float:
+        """How much of the limit was held when the registry was last read, from 0 to 1."""
+        return self._follower.fullness if self._follower is not None else 0.0
+
     async def close(self) -> None:
         """Closes the clients after the call that is under way."""
 

@@ -45,6 +45,7 @@ async def kafka_view(
     committed = await link.committed(group_id, pending)
     return KafkaView(
         registered=registered,
+        registry_fullness=link.registry_fullness,
         topics=topics,
         configs=configs,
         earliest=earliest,

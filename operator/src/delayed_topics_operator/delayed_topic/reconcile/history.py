@@ -1,6 +1,8 @@
 """Keeps former specs in a layout record, because an audit judges a record by the spec of its time. Pure."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from itertools import accumulate
 
 from delayed_topics_core.delay_list import DelayList
 from delayed_topics_core.layout import Layout
@@ -13,8 +15,9 @@ from delayed_topics_operator.workers.reconcile.children import all_ready
 from delayed_topics_operator.workers.reconcile.manifests import CONFIG_HASH, digest
 from delayed_topics_operator.workers.reconcile.worker_sets import object_name
 
-MAX_LISTS = 50
-"""The most delay lists that a layout record keeps. A record from the time before the first of them may have had any delay."""
+MAX_LISTS_BYTES = 4096
+"""The most that a layout record keeps of delay lists: some 40 of four delays, or 6 of 64. A record from the time before the first of them
+may have had any delay."""
 MAX_READY_TOPICS = 60
 """The most further ready topics that a layout record keeps, former ones included. An audit has a number for each."""
 ROLLED_MS = 600_000
@@ -34,7 +37,13 @@ def lists(o: Observation, before: LayoutRecord | None, layout: Layout) -> tuple[
     if before is None:
         return (present,)
     recorded = before.lists
-    return recorded if replace(recorded[-1], from_ms=now_ms) == present else (*recorded, present)[-MAX_LISTS:]
+    return recorded if replace(recorded[-1], from_ms=now_ms) == present else _newest((*recorded, present))
+
+
+def _newest(lists: tuple[DelayList, ...]) -> tuple[DelayList, ...]:
+    """Returns as many of the last lists as there is room for, and at least one."""
+    sizes = accumulate(len(json.dumps(asdict(one))) for one in reversed(lists))
+    return lists[-max(1, sum(size <= MAX_LISTS_BYTES for size in sizes)) :]
 
 
 def ready_topics(o: Observation, before: LayoutRecord | None) -> tuple[tuple[AllowedTopic, ...], int]:

@@ -102,6 +102,7 @@ class Registered:
 @dataclass(frozen=True, kw_only=True)
 class KafkaView:
     """The state of Kafka that concerns one delayed topic. `refused`: the settings that Kafka refused, by topic and setting.
+    `registry_fullness`: how much of the limit the whole registry has, from 0 to 1.
 
     `earliest`, `latest`: offsets of partitions that have no start offset in the registry. Partitions without a leader are left out, except
     at an adoption. `committed`: commits of partitions that are not known to have begun; of all partitions if the group has no members or
@@ -116,6 +117,7 @@ class KafkaView:
     committed: Mapping[TopicPartitionKey, OffsetAndMetadata | None]
     group: GroupInfo
     news: WorkerNews
+    registry_fullness: float = 0.0
     refused: Mapping[str, Mapping[str, Refusal]] = field(default_factory=dict)
     unmarked: Mapping[str, str] = field(default_factory=dict)
     load: Load | None = None

@@ -2,7 +2,8 @@
 
 Existing topics and workers stay, even if grants are withdrawn. Only growth is refused. Topics get all partitions that the spec asks for, or
 stay as they are. The number of workers is the number that is granted. The limits for one DelayedTopic (`maxPartitions`, `maxWorkers`) come
-from the entries of `allow` that cover its topic. A quota is for the whole namespace, whatever its topics are called.
+from the entries of `allow` that cover its topic. A quota is for the whole namespace, whatever its topics are called. If the registry is
+nearly full, no topics are created or grown through the connection.
 """
 
 from collections.abc import Iterable
@@ -24,6 +25,7 @@ from delayed_topics_operator.delayed_topic.reconcile.workers import workers_name
 from delayed_topics_operator.values.partitions import all_partitions, has_control, partitions_of
 from delayed_topics_operator.values.plan import Action, ConditionState, Finding, WriteRegistry
 
+MAX_FULLNESS = 0.8
 _GROWING: tuple[TopicRole, ...] = ("front", "ready", "delays")
 
 
@@ -66,6 +68,14 @@ def _topics_refused(o: Observation, kafka: KafkaView, connection: Usable) -> Con
             "delays that left the list count too. Use fewer lanes or delays"
         )
         return ConditionState(status="False", reason=Reason.SPEC_INVALID, message=message)
+    if kafka.registry_fullness > MAX_FULLNESS and (growing or kafka.registered.own is None):
+        message = (
+            f"the registry of {o.wanted.connection} has more than {MAX_FULLNESS:.0%} of the keys and values that the operator may hold. "
+            "The rest is for what exists, so nothing new is created, and no topic grows. Either ask whoever runs the operator to raise "
+            "operator.registryMebibytes of the chart together with the operator's memory, or delete DelayedTopics with "
+            "spec.deletionPolicy Delete"
+        )
+        return ConditionState(status="False", reason=Reason.REGISTRY_TOO_LARGE, message=message)
     refusal = _too_large(o, growing, connection.grants or ()) or _too_much(o, kafka, connection.grants or ())
     return (
         ConditionState(status="False", reason=Reason.GRANT_EXCEEDED, message=refusal) if refusal is not None else None
