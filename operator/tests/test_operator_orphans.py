@@ -120,7 +120,9 @@ def test_the_job_of_an_audit_that_has_its_verdict_is_kept_no_longer_than_the_aud
         apply_audit(harness, name)
         wait_for_job(harness, name)
         report(harness, "Verified", name)
-        harness.wait(lambda: all("ttlSecondsAfterFinished" in job["spec"] for job in jobs(harness)), "the Job has ended")
+        harness.wait(
+            lambda: all("ttlSecondsAfterFinished" in job["spec"] for job in jobs(harness)), "the Job has ended"
+        )
     kept = child(harness, "Job", "jobName", "second") or {}
     harness.api.delete("DelayedTopicAudit", "first", harness.namespace)
     harness.wait(lambda: len(jobs(harness)) == 1, "the Job of the deleted audit is gone", seen=lambda: jobs(harness))

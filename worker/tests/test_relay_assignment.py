@@ -12,7 +12,7 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
 from delayed_topics_core_testing.served import serving
-from delayed_topics_engine import Engine
+from delayed_topics_engine import Engine, encode_metadata
 from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable
 from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_worker.assignment import GONE_SECONDS, Assignment
@@ -33,13 +33,15 @@ COMMITTED = 7
 
 
 class RecordingEngine:
-    """Stands in for the engine and records calls for partitions. The committed offset of each partition of `PLACES` is `COMMITTED`."""
+    """Stands in for the engine and records calls for partitions. The committed offset of each partition of `PLACES` is `COMMITTED`, with
+    the `metadata`."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
+        self.metadata = ""
 
     def committed(self, places: Sequence[tuple[str, int]], timeout_ms: int) -> list[tuple[str, int, int, str]]:
-        return [(*place, COMMITTED if place in PLACES else -1001, "") for place in places]
+        return [(*place, COMMITTED if place in PLACES else -1001, self.metadata) for place in places]
 
     def assign(self, places: object) -> None:
         pass
@@ -323,3 +325,15 @@ def test_a_topic_that_is_accepted_before_anybody_has_seen_it_begins_at_its_start
     kafka.ids["orders"] = "again"
 
     assert kafka.turns() == [("begin", *FRONT, 0)]
+
+
+def test_what_was_committed_of_a_new_topic_counts_for_a_worker_that_learns_of_it_later() -> None:
+    """Another worker has read of the topic in the registry, and has begun it."""
+    kafka = Kafka()
+    kafka.ids["orders"] = "again"
+    kafka.engine.metadata = encode_metadata(COMMITTED, [], "again")
+    kafka.assigns(FRONT)
+    kafka.turns()
+    kafka.accepts({**IDS, "orders": "again"})
+
+    assert ("begin", *FRONT, COMMITTED) in kafka.turns()
