@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from delayed_topics_core.offsets import OffsetAndMetadata
+from delayed_topics_core.settings import TopicRole
 from delayed_topics_devcluster.broker import PATIENT, Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
@@ -104,7 +105,8 @@ def test_a_batch_that_cannot_be_decoded_is_an_alarm_and_nothing_is_passed_over(
         Broker(settings=PATIENT) as broker,
         WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness,
     ):
-        orders = harness.declare((0,), front_partitions=1, partitions=1)
+        as_produced: dict[TopicRole, dict[str, str]] = {"front": {"compression.type": "producer"}}
+        orders = harness.declare((0,), front_partitions=1, partitions=1, config=as_produced)
         place = (orders.names.front, 0)
         producer = Producer({**harness.connection.client_config(), "compression.type": compression, "linger.ms": 500})
         for n in range(100):

@@ -26,6 +26,11 @@ COPY_MAX_MESSAGE_BYTES = 8 * 1_048_576
 """A copy has further headers, and may compress worse than the original, because a consumer does not know the codec of its source. A retry,
 which goes to the front topic, is such a copy as well. 8 MiB is the most that several managed services allow."""
 
+INPUT_COMPRESSION = "lz4"
+"""The compression of topics that applications write to. Brokers decompress batches with another one, and compress their records anew. Java
+reads some batches of which librdkafka (2.16) sees only the first records, or at which it aborts the process. No client library is known to
+write such batches. The same value as in the client's producers, whose batches brokers keep as they are."""
+
 CONTROL_MAX_COMPACTION_LAG_MS = 3_600_000
 """Kafka also rolls a new segment at least this often, because it does not compact the active segment."""
 CONTROL_SEGMENT_BYTES = 16 * 1_048_576
@@ -44,6 +49,7 @@ DURABLE = (MIN_ISR, UNCLEAN_ELECTION)
 """Settings that determine how many disks must fail before a record is lost."""
 LESSER = {
     "max.message.bytes": "A copy that does not fit becomes a dead letter",
+    "compression.type": "A producer that compresses as no client library does can hide its records from workers, or end workers",
     "max.compaction.lag.ms": "Workers take longer to read the control topic when they start",
     "segment.bytes": "Workers take longer to read the control topic when they start",
 }
@@ -98,5 +104,6 @@ def topic_settings(
         MIN_ISR: str(least_in_sync(replication_factor)),
         UNCLEAN_ELECTION: "false",
         "max.message.bytes": str(FRONT_MAX_MESSAGE_BYTES if role == "front" else COPY_MAX_MESSAGE_BYTES),
+        **({"compression.type": INPUT_COMPRESSION} if role in ("front", "control") else {}),
         **(compacted if role == "control" else {}),
     }

@@ -61,6 +61,7 @@ KAFKAS_OWN = {
     "min.insync.replicas": "1",
     "unclean.leader.election.enable": "false",
     "max.message.bytes": "1048588",
+    "compression.type": "producer",
     "delete.retention.ms": "86400000",
     "max.compaction.lag.ms": "9223372036854775807",
     "segment.bytes": "1073741824",
