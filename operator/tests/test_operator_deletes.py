@@ -18,7 +18,14 @@ from delayed_topics_operator.values.plan import (
     RemoveFromRegistry,
 )
 from delayed_topics_operator.values.transitions import notices
-from delayed_topics_operator_testing.simulation import Simulation, Stopped, member, resource
+from delayed_topics_operator_testing.simulation import (
+    BEGIN,
+    OPERATOR_NAMESPACE,
+    Simulation,
+    Stopped,
+    member,
+    resource,
+)
 
 
 def test_delete_removes_workers_then_group_then_topics_then_claim() -> None:
@@ -115,6 +122,57 @@ def test_who_never_owned_the_topic_deletes_nothing() -> None:
     assert simulation.gone
     assert set(simulation.kafka.topics) == {"orders"}
     assert list(simulation.kafka.registry.claims) == [claim.key]
+
+
+def with_a_lost_node(policy: str) -> Simulation:
+    """Returns a resource that is being deleted, and whose worker is on a node that no longer answers."""
+    simulation = Simulation.serving(deletionPolicy=policy)
+    simulation.delete()
+    simulation.children["StatefulSet", simulation.name]["metadata"]["deletionTimestamp"] = BEGIN.isoformat()
+    simulation.settle()
+    return simulation
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+def test_a_worker_on_a_lost_node_holds_a_deletion_up_for_five_minutes_and_the_policy_is_kept(policy: str) -> None:
+    simulation = with_a_lost_node(policy)
+    assert "until the workers stop, for at most 300 s" in simulation.condition(Condition.READY).message
+    simulation.later(299)
+    assert reconcile(simulation.observe()).actions == ()
+    simulation.later(1)
+    notices_of = {notice.reason: notice for notice in reconcile(simulation.observe()).notices}
+    assert notices_of["WorkersLeft"].type == "Warning"
+    for word in (f"StatefulSet {OPERATOR_NAMESPACE}/{simulation.name}", "node.kubernetes.io/out-of-service"):
+        assert word in notices_of["WorkersLeft"].message
+    simulation.settle()
+    assert simulation.gone
+    assert len(simulation.kafka.topics) == (4 if policy == "Retain" else 0)
+    assert bool(simulation.kafka.registry.claims) == (policy == "Retain")
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+def test_a_worker_on_a_lost_node_that_is_still_in_its_group_holds_the_deletion_up(policy: str) -> None:
+    """Its node has lost Kubernetes, but not Kafka, so the worker goes on to release records."""
+    simulation = with_a_lost_node(policy)
+    simulation.kafka.members["delayedtopics.orders"] = (member("orders-0"),)
+    simulation.later(600)
+    simulation.settle()
+    assert not simulation.gone
+    assert "members" in simulation.condition(Condition.READY).message
+    assert len(simulation.kafka.topics) == 4
+    simulation.kafka.members.clear()
+    simulation.settle()
+    assert simulation.gone
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+def test_a_worker_on_a_lost_node_holds_no_deletion_up_where_kafka_is_away_too(policy: str) -> None:
+    simulation = with_a_lost_node(policy)
+    kafka_goes_away(simulation)
+    simulation.later(300)
+    simulation.settle()
+    assert simulation.gone
+    assert len(simulation.kafka.topics) == 4
 
 
 def kafka_goes_away(simulation: Simulation) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from delayed_topics_core.reasons import EXIT_PROTOCOL_REFUSED
@@ -20,6 +21,9 @@ _STUCK = _IMAGE_REASONS | frozenset(
 _EVENT_REASONS = frozenset({"FailedCreate", "FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume"})
 """Reasons of Events about problems that no status shows."""
 MAX_WORDS = 1_000
+OVERDUE_SECONDS = 60.0
+"""How long after the end of its grace period a pod may still exist."""
+LOST_NODE = "If the node is lost, delete the Node object, or give it the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +49,26 @@ def obstacle(pod: Manifest) -> Obstacle | None:
     return None
 
 
-def hindrance(pod: Manifest) -> Obstacle | None:
-    """Returns why the pod has not started, or how its container last ended. None if the container is ready again, or the pod is being
-    deleted."""
+def hindrance(pod: Manifest, now: datetime) -> Obstacle | None:
+    """Returns why the pod has not started, or how its container last ended. None if the container is ready again. Of a pod that is being
+    deleted, returns only that it does not end."""
     if pod["metadata"].get("deletionTimestamp"):
-        return None
+        return _overdue(pod, now)
     return obstacle(pod) or next((ending for c in _containers(pod) if (ending := _ending(pod, c))), None)
+
+
+def _overdue(pod: Manifest, now: datetime) -> Obstacle | None:
+    """The deletion timestamp of a pod is the end of its grace period."""
+    meta = pod["metadata"]
+    if (now - datetime.fromisoformat(meta["deletionTimestamp"])).total_seconds() <= OVERDUE_SECONDS:
+        return None
+    message = (
+        f"pod {meta['name']} should have ended at {meta['deletionTimestamp']}. Probably its node {pod['spec'].get('nodeName')} no longer "
+        f"answers, and another worker starts only when the pod is gone. {LOST_NODE}. Otherwise run: kubectl --namespace "
+        f"{meta['namespace']} delete pod {meta['name']} --force. Even if the worker still runs there, Kafka gives each partition to only "
+        "one worker"
+    )
+    return Obstacle(about="other", message=message)
 
 
 def _ending(pod: Manifest, container: Manifest) -> Obstacle | None:

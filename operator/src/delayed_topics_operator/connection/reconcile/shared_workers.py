@@ -92,5 +92,12 @@ def _state(o: SharedObservation, live: Manifest | None) -> ConditionState:
     overdue = o.unready_since is not None and (o.now - o.unready_since).total_seconds() > STARTING_SECONDS
     where = f"kubectl --namespace {o.wanted.home} describe pods --selector {worker_sets.selector(o.wanted.labels)}"
     return not_ready(
-        live, replicas, pods=o.worker_pods, warnings=o.warnings, overdue=overdue, where=where, template=TEMPLATE
+        live,
+        replicas,
+        pods=o.worker_pods,
+        warnings=o.warnings,
+        now=o.now,
+        overdue=overdue,
+        where=where,
+        template=TEMPLATE,
     )

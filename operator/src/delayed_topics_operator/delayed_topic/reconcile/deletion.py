@@ -1,7 +1,7 @@
 """Plans the deletion of a resource: workers, group, topics and claim, in this order, as far as spec.deletionPolicy says."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import Claim
@@ -13,6 +13,7 @@ from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaVie
 from delayed_topics_operator.delayed_topic.reconcile.own_workers import labels
 from delayed_topics_operator.delayed_topic.reconcile.target import is_ours
 from delayed_topics_operator.delayed_topic.reconcile.workers import fences
+from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import (
     Action,
     ConditionState,
@@ -24,6 +25,7 @@ from delayed_topics_operator.values.plan import (
     RemoveFromRegistry,
     WriteRegistry,
 )
+from delayed_topics_operator.values.pods import LOST_NODE
 from delayed_topics_operator.workers.reconcile.children import ours, removal
 
 WAIT_SECONDS = 1.0
@@ -33,8 +35,25 @@ def plan(o: Observation) -> Plan:
     if not o.subject.has_finalizer:
         return Plan()
     children = {key: live for key, live in o.children.items() if ours(live, labels(o.subject))}
-    if children:
-        return _waiting(o, "the workers stop", removal(children))
+    left = [live for live in children.values() if _is_left(o, live)]
+    if len(left) < len(children):
+        return _waiting(o, f"the workers stop, for at most {o.gone_after_seconds:g} s", removal(children))
+    if left and o.kafka is not None and o.kafka.group.members and not o.shares_workers:
+        return _waiting_for_members(o, o.kafka)
+    found = _in_kafka(o)
+    if not any(isinstance(action, RemoveFinalizer) for action in found.actions):
+        return found
+    return replace(found, notices=(*found.notices, *(_left(o, live) for live in left)))
+
+
+def _is_left(o: Observation, child: Manifest) -> bool:
+    """Whether Kubernetes has not removed the object in the time that a deletion waits for what is gone. A StatefulSet is removed when its
+    pods are gone, and a pod on a lost node stays until someone removes the node."""
+    since = child["metadata"].get("deletionTimestamp")
+    return since is not None and o.now - datetime.fromisoformat(since) >= timedelta(seconds=o.gone_after_seconds)
+
+
+def _in_kafka(o: Observation) -> Plan:
     if isinstance(o.connection, Unusable) or o.kafka is None:
         return _without_kafka(o)
     own, holder = o.kafka.registered.own, o.kafka.registered.holder
@@ -75,7 +94,7 @@ def _without_kafka(o: Observation) -> Plan:
 
 def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
     if kafka.group.members and not o.shares_workers:
-        return _waiting(o, f"the members of group {kafka.group.group} leave or their sessions end")
+        return _waiting_for_members(o, kafka)
     # When Kafka deletes the topics, it also removes the offsets that any group has committed for them.
     keeps = o.shares_workers or kafka.group.state == "Dead"
     group: tuple[Action, ...] = () if keeps else (DeleteGroup(group=kafka.group.group),)
@@ -113,6 +132,16 @@ def _retained(o: Observation) -> Notice:
     return Notice(type="Normal", reason="Retained", message=message, outlives_namespace=True)
 
 
+def _left(o: Observation, child: Manifest) -> Notice:
+    meta = child["metadata"]
+    message = (
+        f"{child['kind']} {meta['namespace']}/{meta['name']}, with workers of {o.subject.namespace}/{o.subject.name}, was deleted at "
+        f"{meta['deletionTimestamp']} and is still there. The operator no longer waits for it. Usually the node of a pod does not answer. "
+        f"{LOST_NODE}. Then Kubernetes removes what is left"
+    )
+    return Notice(type="Warning", reason="WorkersLeft", message=message, outlives_namespace=True)
+
+
 def _topics(o: Observation) -> tuple[str, ...]:
     """Returns the names of the topics, with the control topic if the operator has created it, whether or not the spec still has one."""
     names = o.wanted.names
@@ -125,6 +154,10 @@ def _topics(o: Observation) -> tuple[str, ...]:
 
 def _waiting(o: Observation, what: str, actions: tuple[Action, ...] = ()) -> Plan:
     return Plan(actions=actions, status=_deleting(o, what), wake_seconds=WAIT_SECONDS)
+
+
+def _waiting_for_members(o: Observation, kafka: KafkaView) -> Plan:
+    return _waiting(o, f"the members of group {kafka.group.group} leave or their sessions end")
 
 
 def _deleting(o: Observation, what: str) -> DelayedTopicStatus:

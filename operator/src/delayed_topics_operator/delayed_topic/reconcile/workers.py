@@ -216,7 +216,9 @@ def _workers_state(o: Observation, live: Manifest | None) -> ConditionState:
     )
     overdue = since is not None and _since(o, since.last_transition_time) > STARTING_SECONDS
     where = f"kubectl --namespace {o.pods.home} describe pods --selector {worker_sets.selector(own_workers.labels(o.subject))}"
-    return not_ready(live, wanted, pods=o.worker_pods, warnings=o.warnings, overdue=overdue, where=where, template=PATH)
+    return not_ready(
+        live, wanted, pods=o.worker_pods, warnings=o.warnings, now=o.now, overdue=overdue, where=where, template=PATH
+    )
 
 
 def _since(o: Observation, moment: datetime) -> float:

@@ -1,6 +1,7 @@
 """Computes the actions that bring the objects around a StatefulSet of workers to their declared state. Pure."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Literal
 
 from delayed_topics_core.reasons import Reason
@@ -70,6 +71,7 @@ def not_ready(
     *,
     pods: Iterable[Manifest],
     warnings: tuple[Manifest, ...],
+    now: datetime,
     overdue: bool,
     where: str,
     template: str,
@@ -79,7 +81,7 @@ def not_ready(
     status = (live or {}).get("status") or {}
     ready = status.get("readyReplicas", 0) if live is not None and is_current(live) else 0
     counts = f"{ready} of {wanted} workers are ready, and {status.get('updatedReplicas', 0)} of {wanted} are up to date"
-    found = next((what for pod in pods if (what := hindrance(pod))), None) or obstacle_of_events(warnings)
+    found = next((what for pod in pods if (what := hindrance(pod, now))), None) or obstacle_of_events(warnings)
     if found is None:
         # Where pods or events give a reason, the message has it: tenants may have no access to the namespace of these workers.
         message = f"{counts}. To find the cause, run: {where}" if overdue else counts
