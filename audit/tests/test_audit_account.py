@@ -68,6 +68,17 @@ def test_doubles_of_which_nobody_knows_the_reason_make_it_unknown() -> None:
         assert result.message.startswith("4 copies were doubled")
 
 
+def test_an_unknown_verdict_that_a_later_audit_may_know_better_leaves_the_chain_where_it_was() -> None:
+    """The next link once began behind these records, so that no audit ever judged them."""
+    unclear = replace(CLEAN, flaws={"doubled": 4, "untold": 4})
+    assert (judge(unclear).unfinished, judge(replace(unclear, known_later=True)).unfinished) == (False, True)
+    assert '"unfinished": true' in judge(replace(unclear, known_later=True)).encode()
+    violated = judge(replace(LOST, flaws={"lost": 1, "doubled": 4, "untold": 4}, known_later=True))
+    assert (violated.verdict, violated.unfinished) == ("Violated", False), (
+        "or the next link would report the loss again"
+    )
+
+
 def test_what_has_been_due_for_minutes_makes_no_clean_audit() -> None:
     overdue = replace(CLEAN, flaws={"overdue": 4}, offenders={"overdue": ["f:3:94"]}, overdue_ms=600_000)
     shortly, long = judge(overdue), judge(replace(overdue, overdue_ms=259_200_000))

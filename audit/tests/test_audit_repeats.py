@@ -153,6 +153,10 @@ def test_what_came_again_just_before_the_events_were_read_may_be_of_a_takeover_t
     assert beyond(repeated(spark, spread_ms=0, wrote_ms=0), read_ms=2_000) == (3, 3, 0), "no worker wrote these"
     for_long = repeated(spark, spread_ms=10_000, after_ms=1_000)
     assert beyond(for_long, read_ms=22_000) == (3, 3, 0), "the worker would have reported its takeover meanwhile"
+    at_once = WorkerEvents(known=[(0, AT_MS + 100_000)], read_ms=AT_MS + 2_000)
+    assert judged(window, at_once).unfinished, "the next link of a chain judges these records again"
+    told = replace(at_once, takeovers=[taken(46_000, FRONT_0)])
+    assert (judged(window, told).verdict, judged(window, told).unfinished) == ("Unknown", False)
     monkeypatch.setattr("delayed_topics_audit.repeats.MAX_REPEATED", 2)
     assert beyond(window, read_ms=2_000) == (3, 3, 0), "more than one takeover can repeat"
 
@@ -201,7 +205,9 @@ def test_doubles_of_a_time_of_which_there_are_no_events_are_neither_excused_nor_
 @pytest.mark.slow
 def test_that_the_workers_told_nothing_at_all_does_not_say_that_none_ended(spark: SparkSession) -> None:
     """Workers may lack the right to write events, or someone may have deleted the topic. The verdict was once `Violated`."""
-    assert judged(repeated(spark), WorkerEvents()).verdict == "Unknown"
+    silent, unread = (judged(repeated(spark), WorkerEvents(unread=unread)) for unread in (False, True))
+    assert (silent.verdict, unread.verdict) == ("Unknown", "Unknown")
+    assert (silent.unfinished, unread.unfinished) == (False, True), "what the audit may not read is still there later"
     started = Event(kind="worker-started", topic="orders", member="a", at_ms=AT_MS - 1, detail={})
     events = WorkerEvents(known=reported_spans([started], "orders"))
     assert judged(repeated(spark), events).verdict == "Violated"

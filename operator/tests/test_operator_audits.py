@@ -144,6 +144,14 @@ def test_an_audit_that_goes_on_from_the_last_notes_where_it_ended_before_it_says
     )
 
 
+def test_records_that_a_later_audit_can_judge_better_stay_in_the_window_of_the_next_link() -> None:
+    """The next link once began behind them, and said `Verified`."""
+    simulation = running(AuditSimulation(raw=audit_resource(window={"sinceLast": True}), frozen=CHAINABLE))
+    simulation.job_reports("Unknown", unfinished=True)
+    simulation.settle()
+    assert (simulation.status["verdict"], simulation.audited) == ("Unknown", None)
+
+
 def test_an_audit_of_everything_is_no_link_of_the_chain() -> None:
     simulation = running(AuditSimulation(frozen=CHAINABLE))
     simulation.job_reports("Verified")

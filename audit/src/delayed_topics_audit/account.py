@@ -70,6 +70,7 @@ class Counted:
     offsets_read       in all topics
     ends_before_now    records that came in after the window, including hops, belong to a later window
     requests_unknown   why the requests in the control topic are not known; None: they are
+    known_later        a later audit of the same records may know more of what is unknown
     untimed            by topic, the number of releases without the broker's time
     """
 
@@ -87,6 +88,7 @@ class Counted:
     offsets_read: int = 0
     ends_before_now: bool = False
     requests_unknown: str | None = None
+    known_later: bool = False
     untimed: Mapping[str, int] = field(default_factory=dict)
     offenders: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -127,7 +129,8 @@ class Account:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The result that the operator writes into the resource. `account` is None if nothing was counted.
+    """The result that the operator writes into the resource. `account` is None if nothing was counted. `unfinished` says that the next
+    audit of the chain has to judge the same records again.
 
     The next audit of the chain needs `pending_since_ms`, the earliest time at which the attempt of a pending record began, and
     `carried_sha256`, the hash of the table that was written for it.
@@ -136,6 +139,7 @@ class Result:
     verdict: Verdict
     message: str
     account: Account | None = None
+    unfinished: bool = False
     pending_since_ms: int | None = None
     carried_sha256: str | None = None
     offenders: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -183,6 +187,7 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
         verdict=verdict,
         message=joined(sentences),
         account=account,
+        unfinished=verdict == "Unknown" and counted.known_later,
         pending_since_ms=counted.pending_since_ms,
         offenders=counted.offenders,
     )

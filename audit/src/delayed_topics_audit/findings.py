@@ -26,12 +26,13 @@ TIMELINE_STEPS: Final = 120
 @dataclass(frozen=True, kw_only=True)
 class WorkerEvents:
     """What the workers reported in the events topic. `known` has the spans of time for which they did (see `repeats.reported_spans`).
-    `read_ms` is when the events were read. None: long after they happened."""
+    `read_ms` is when the events were read. None: long after they happened. `unread`: they could not be read now."""
 
     causes: Sequence[Cause] = ()
     takeovers: Sequence[Takeover] = ()
     known: Sequence[tuple[int, int]] = ()
     read_ms: int | None = None
+    unread: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +99,7 @@ def count(
         offsets_read=offsets_read,
         ends_before_now=bool(window.to_offsets),
         requests_unknown=requests_unknown,
+        known_later=any(row["told_later"] for row in repeated) or (events.unread and flaws["unexplained"] > 0),
         untimed=_untimed(places, window) if totals["untimed"] else {},
     )
     return Findings(

@@ -247,7 +247,7 @@ def _worker_events(connection: Connection, topic: str, say: Progress) -> WorkerE
             follower.catch_up(MAX_EVENT_SECONDS, lambda event: events.append(event) if event.topic == topic else None)
     except KafkaCallError as e:
         say(f"could not read the events of the workers: {e}")
-        return WorkerEvents()
+        return WorkerEvents(unread=True)
     return WorkerEvents(
         causes=blame.causes(events, topic),
         takeovers=repeats.takeovers(events, topic),

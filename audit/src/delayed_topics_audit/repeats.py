@@ -103,6 +103,8 @@ def repeats(
                       the takeover and they were perhaps copied after it
     perhaps_too_many  they are a sample of what may be more than MAX_REPEATED
 
+    `told_later` is how many of `untold` a takeover may explain that is reported later.
+
     All further copies of a record whose first copy was made at or after `exactly_once_from_ms` are beyond the promise.
 
     `table` has rows of TAKEOVERS. For `known`, see `reported_spans`. `read_ms` is when the events were read; None: long after the copies.
@@ -246,6 +248,7 @@ def _judged(episodes: DataFrame, one_in: int) -> DataFrame:
         "beyond",
         sf.when(unknown, left).otherwise(0).alias("unexplained"),
         sf.when(untold, left).otherwise(0).alias("untold"),
+        sf.when(untold & sf.col("perhaps_reported_later"), left).otherwise(0).alias("told_later"),
         sf.when(set_back, left).otherwise(0).alias("set_back"),
         sf.when(perhaps_too_many, left).otherwise(0).alias("perhaps_too_many"),
     )

@@ -271,6 +271,7 @@ class AuditSimulation:
         container: str = "audit",
         pending_since_ms: int | None = None,
         carried_sha256: str | None = None,
+        unfinished: bool = False,
     ) -> None:
         body = {
             "verdict": verdict,
@@ -278,6 +279,7 @@ class AuditSimulation:
             "account": ACCOUNT,
             "pending_since_ms": pending_since_ms,
             "carried_sha256": carried_sha256,
+            "unfinished": unfinished,
             "offenders": {"over_cap": ["f:0:1"]},
         }
         ended = {"exitCode": 0, "reason": "Completed", "message": json.dumps(body)}

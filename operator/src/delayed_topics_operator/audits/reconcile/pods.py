@@ -46,9 +46,15 @@ class Reported(BaseModel):
     verdict: Verdict
     message: str
     account: Account | None = None
+    unfinished: bool = False
     pending_since_ms: int | None = None
     offenders: dict[str, tuple[str, ...]] = {}
     carried_sha256: str | None = None
+
+    @property
+    def settles(self) -> bool:
+        """Whether the next audit of the chain need not look at the same records."""
+        return self.account is not None and not self.unfinished
 
 
 def outcome(

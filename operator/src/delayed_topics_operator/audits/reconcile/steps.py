@@ -232,9 +232,9 @@ def _offenders(reported: Reported) -> tuple[Offenders, ...]:
 
 def _extend_chain(o: AuditObservation, reported: Reported) -> tuple[AuditAction, ...]:
     """Records where the next audit of the chain goes on, before the verdict is reported, so that people see no link that the chain lacks.
-    If nothing was counted, nothing is recorded, and the next audit counts it."""
+    If nothing was counted, or a later audit may know more, nothing is recorded, and the next audit judges the same records."""
     window = manifests.window_of(o.config_map)
-    if not o.audit.spec.window.since_last or reported.account is None or window is None:
+    if not o.audit.spec.window.since_last or not reported.settles or window is None:
         return ()
     sha256 = reported.carried_sha256
     record = ended_window(
