@@ -168,3 +168,11 @@ def test_the_reference_has_every_field_of_every_kind() -> None:
         assert f"## {kind}\n" in page
     for field in ("delaySeconds", "workers.template.resources", "allow[].namespaceSelector", "account.doubled"):
         assert f"| `{field}` |" in page
+
+
+def test_everything_that_a_user_writes_has_a_maximum() -> None:
+    maxima = {"string": ("maxLength", "enum", "format"), "array": ("maxItems",)}
+    specs = {path: node for path, node in ALL_NODES.items() if ".spec" in path}
+    unbounded = [path for path, node in specs.items() if not set(maxima.get(node.get("type", ""), node)) & node.keys()]
+    maps = [path for path, node in specs.items() if "additionalProperties" in node and "maxProperties" not in node]
+    assert unbounded + maps == []

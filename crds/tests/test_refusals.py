@@ -94,7 +94,7 @@ EVERYTHING = {
         "measureDueLag": True,
         "template": {
             "labels": {"team": "shop", "shop.example.com/Team_1.a": "", "x" * 63: "Y.z_0-" * 10 + "abc"},
-            "annotations": {"note": "any text, of any length\n" * 100},
+            "annotations": {"note": "any text, of some length\n" * 100},
             "resources": {"requests": {"cpu": 1, "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
             "nodeSelector": {"disk": "ssd"},
             "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],

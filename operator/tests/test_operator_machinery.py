@@ -212,21 +212,6 @@ def test_a_deletion_of_a_former_object_leaves_its_successor() -> None:
     assert store.get("ConfigMap", "n", "a") is not None
 
 
-@pytest.mark.parametrize(("api_version", "kept"), [("v1", False), ("delayedtopics.io/v1alpha1", True)])
-def test_which_fields_somebody_manages_is_kept_of_our_own_kinds_only(api_version: str, kept: bool) -> None:
-    store = Store(clock=Clock())
-    fields = [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:data": {"f:a": {}}}}]
-    manifest = {"apiVersion": api_version, **thing("a", 1)}
-    manifest["metadata"]["managedFields"] = fields
-    store.put(manifest)
-    found = store.get("ConfigMap", "n", "a")
-    assert found == {
-        **manifest,
-        "metadata": {**manifest["metadata"], "managedFields": fields if kept else [{"manager": "kubectl"}]},
-    }
-    assert manifest["metadata"]["managedFields"] == fields, "the manifest from the watch is not changed"
-
-
 def colours(manifest: dict[str, Any]) -> tuple[str, ...]:
     return tuple(manifest["metadata"].get("labels", {}).values())
 

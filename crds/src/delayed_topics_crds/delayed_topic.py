@@ -8,7 +8,7 @@ from pydantic import Field, Strict
 from delayed_topics_crds.base import Resource, Rule, Spec, entries, label_keys, limits, matches
 from delayed_topics_crds.common import ObjectName
 from delayed_topics_crds.delayed_topic_status import DelayedTopicStatus
-from delayed_topics_crds.pods import Affinity, LabelValue, ResourceRequirements, Toleration
+from delayed_topics_crds.pods import Affinity, LabelValue, ResourceRequirements, Some, Toleration
 from delayed_topics_crds.schedule import ScheduledAudit
 
 MAX_DELAY_SECONDS = 30 * 24 * 3600
@@ -18,6 +18,8 @@ MAX_TOPIC_NAME_LENGTH = 249  # Kafka's
 SUFFIXES = (".delays", ".ready", ".dead", ".control")
 MAX_TOPIC_LENGTH = MAX_TOPIC_NAME_LENGTH - len(".control")  # the longest suffix
 MAX_READY_TOPICS = 50
+MAX_ANNOTATION = 4096
+"""64 such values are as much as Kubernetes allows in all annotations of a pod."""
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 ConnectionKind = Literal["ClusterKafkaConnection", "KafkaConnection"]
@@ -176,14 +178,16 @@ class WorkerTemplate(Spec):
 
     labels: Annotated[Mapping[str, LabelValue], label_keys(64, "labels")] | None = None
     """Labels to add to the pods."""
-    annotations: Annotated[Mapping[str, str], label_keys(64, "annotations")] | None = None
+    annotations: (
+        Annotated[Mapping[str, Annotated[str, Field(max_length=MAX_ANNOTATION)]], label_keys(64, "annotations")] | None
+    ) = None
     """Annotations to add to the pods."""
     resources: ResourceRequirements | None = None
     """CPU and memory of a worker. Unless set, the operator uses its own defaults. The memory limit bounds how many records a worker
     holds."""
     node_selector: Annotated[Mapping[str, LabelValue], label_keys(64, "labels")] | None = None
     """Labels that a node must have to run a worker."""
-    tolerations: tuple[Toleration, ...] | None = None
+    tolerations: Some[Toleration] | None = None
     """Taints of nodes that workers tolerate."""
     affinity: Affinity | None = None
     """Rules for the nodes on which workers run, and for the pods next to them."""

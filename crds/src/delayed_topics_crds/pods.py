@@ -4,7 +4,7 @@ The fields are declared one by one, so that the API server refuses a misspelt fi
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
@@ -35,50 +35,60 @@ LabelValue = Annotated[
 ]
 
 
+MAX_ENTRIES = 64
+Key = Annotated[str, Field(max_length=317)]
+"""The key of a label, a resource or a taint."""
+Value = Annotated[str, Field(max_length=253)]
+"""The value of a label or a taint, or the name of a node or a namespace."""
+T = TypeVar("T")
+Some = Annotated[tuple[T, ...], Field(max_length=MAX_ENTRIES)]
+"""A list without a limit of its own. Every list has one, because the operator holds all resources in memory."""
+
+
 class LabelSelectorRequirement(Spec):
     """A condition on one label."""
 
-    key: str
+    key: Key
     """The key of the label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
     """How the label is compared with `values`."""
-    values: Annotated[tuple[str, ...], Field(max_length=64)] | None = None
+    values: Some[Value] | None = None
     """The values to compare with. In and NotIn need at least one value. Exists and DoesNotExist take none."""
 
 
 class LabelSelector(Spec):
     """A selector of objects by their labels. All requirements must hold. An empty selector selects everything."""
 
-    match_labels: Annotated[Mapping[str, str], Field(max_length=64)] | None = None
+    match_labels: Annotated[Mapping[str, Value], Field(max_length=MAX_ENTRIES)] | None = None
     """Labels that must have these values."""
-    match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], Field(max_length=64)] | None = None
+    match_expressions: Some[LabelSelectorRequirement] | None = None
     """Further requirements on labels."""
 
 
 class NodeSelectorRequirement(Spec):
     """A condition on one label or field of a node."""
 
-    key: str
+    key: Key
     """The key of the label, or the name of the field."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
     """How the label or field is compared with `values`."""
-    values: tuple[str, ...] | None = None
+    values: Some[Value] | None = None
     """The values to compare with."""
 
 
 class NodeSelectorTerm(Spec):
     """Requirements on a node. All of them must hold."""
 
-    match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
+    match_expressions: Some[NodeSelectorRequirement] | None = None
     """Requirements on labels of the node."""
-    match_fields: tuple[NodeSelectorRequirement, ...] | None = None
+    match_fields: Some[NodeSelectorRequirement] | None = None
     """Requirements on fields of the node."""
 
 
 class NodeSelector(Spec):
     """A selector of nodes. At least one of its terms must hold."""
 
-    node_selector_terms: tuple[NodeSelectorTerm, ...]
+    node_selector_terms: Some[NodeSelectorTerm]
     """The terms of the selector."""
 
 
@@ -96,24 +106,24 @@ class NodeAffinity(Spec):
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     """A selector that the node must meet."""
-    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] | None = None
+    preferred_during_scheduling_ignored_during_execution: Some[PreferredSchedulingTerm] | None = None
     """Terms that the node should meet."""
 
 
 class PodAffinityTerm(Spec):
     """A set of pods, and the topology in which a pod counts as near to them."""
 
-    topology_key: str
+    topology_key: Key
     """A label of nodes. Nodes with the same value of this label count as one place."""
     label_selector: LabelSelector | None = None
     """A selector of the pods, by their labels."""
-    namespaces: tuple[str, ...] | None = None
+    namespaces: Some[Value] | None = None
     """The namespaces of the pods. If this and `namespaceSelector` are empty, it is the worker's own namespace."""
     namespace_selector: LabelSelector | None = None
     """A selector of the namespaces of the pods, by their labels."""
-    match_label_keys: tuple[str, ...] | None = None
+    match_label_keys: Some[Key] | None = None
     """Keys of labels that must have the same value as on the new pod."""
-    mismatch_label_keys: tuple[str, ...] | None = None
+    mismatch_label_keys: Some[Key] | None = None
     """Keys of labels that must have another value than on the new pod."""
 
 
@@ -129,9 +139,9 @@ class WeightedPodAffinityTerm(Spec):
 class PodAffinity(Spec):
     """The pods near which, or away from which, a pod must or should run."""
 
-    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] | None = None
+    required_during_scheduling_ignored_during_execution: Some[PodAffinityTerm] | None = None
     """Terms that must hold."""
-    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] | None = None
+    preferred_during_scheduling_ignored_during_execution: Some[WeightedPodAffinityTerm] | None = None
     """Terms that should hold."""
 
 
@@ -149,11 +159,11 @@ class Affinity(Spec):
 class Toleration(Spec):
     """A taint of nodes that the pod tolerates."""
 
-    key: str | None = None
+    key: Key | None = None
     """The key of the taint. If it is absent and the operator is Exists, the pod tolerates every taint."""
     operator: Literal["Exists", "Equal"] | None = None
     """How `value` is compared. Defaults to Equal."""
-    value: str | None = None
+    value: Value | None = None
     """The value of the taint."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
     """The effect of the taint. If it is absent, the pod tolerates every effect."""
@@ -164,7 +174,7 @@ class Toleration(Spec):
 class ResourceRequirements(Spec):
     """Compute resources of the container."""
 
-    requests: Mapping[str, Quantity] | None = None
+    requests: Annotated[Mapping[str, Quantity], Field(max_length=MAX_ENTRIES)] | None = None
     """The resources that the scheduler sets aside for the container."""
-    limits: Mapping[str, Quantity] | None = None
+    limits: Annotated[Mapping[str, Quantity], Field(max_length=MAX_ENTRIES)] | None = None
     """The resources that the container can't exceed."""

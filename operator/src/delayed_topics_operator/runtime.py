@@ -38,6 +38,7 @@ from delayed_topics_operator.values.labels import (
     label_value,
 )
 from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.slim import slim
 from delayed_topics_operator.workers.observe import WATCHED
 
 log = logging.getLogger(__name__)
@@ -228,10 +229,8 @@ class Runtime:
 
     async def _list(self, kind: str, namespace: str | None, labels: str) -> None:
         begun_at = time.monotonic()
-        listed = await self.kube.list_all(kind, namespace, labels=labels)
-        api = APIS[kind]
-        whole = [{"apiVersion": api.group_version, "kind": kind, **manifest} for manifest in listed]
-        for manifest in self.store.replace(kind, whole, namespace=namespace, begun_at=begun_at):
+        listed = await self.kube.list_all(kind, namespace, labels=labels, keep=slim)
+        for manifest in self.store.replace(kind, listed, namespace=namespace, begun_at=begun_at):
             for key in self._concerned(manifest):
                 self.wake(key)
 

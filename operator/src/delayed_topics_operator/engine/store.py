@@ -1,4 +1,5 @@
-"""Objects as the API server last reported them: by a watch, by a list, or in the answer to a call. Belongs to one event loop.
+"""What the operator reads of objects as the API server last reported them: by a watch, by a list, or in the answer to a call. Belongs to
+one event loop.
 
 Watches may go silent and miss deletions, so each resync lists everything again, and the list overrides them.
 """
@@ -8,11 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
-from delayed_topics_crds import GROUP
-
 from delayed_topics_operator.errors import NotYet
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.slim import slim
 
 Name = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
@@ -91,7 +91,7 @@ class Store:
         known = self.get(manifest["kind"], *name)
         if known is not None and _same_object(known, manifest) and _version(known) > _version(manifest):
             return False
-        self._set(manifest["kind"], name, _Entry(_slim(manifest), self.clock()))
+        self._set(manifest["kind"], name, _Entry(slim(manifest), self.clock()))
         return known is None or known["metadata"].get("resourceVersion") != manifest["metadata"].get("resourceVersion")
 
     def absent(self, kind: str, namespace: str, name: str) -> None:
@@ -131,15 +131,6 @@ class Store:
 
 def _name(manifest: Manifest) -> Name:
     return manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"]
-
-
-def _slim(manifest: Manifest) -> Manifest:
-    """Reduces `managedFields` to the names of the managers, except for our own kinds. The rest takes nearly half of an object's memory."""
-    meta = manifest["metadata"]
-    if not meta.get("managedFields") or str(manifest.get("apiVersion")).startswith(GROUP):
-        return manifest
-    managers = [{"manager": entry.get("manager")} for entry in meta["managedFields"]]
-    return {**manifest, "metadata": {**meta, "managedFields": managers}}
 
 
 def _same_object(one: Manifest, other: Manifest) -> bool:

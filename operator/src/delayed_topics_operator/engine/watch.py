@@ -14,9 +14,10 @@ from typing import Any
 import kopf
 
 from delayed_topics_operator import metrics
-from delayed_topics_operator.gateways.kube import APIS
+from delayed_topics_operator.gateways.kube import APIS, PAGE_ITEMS
 from delayed_topics_operator.values.labels import SELECTOR_LABELS
 from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.slim import slim
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +105,7 @@ class Watch:
         registry = kopf.OperatorRegistry()
 
         async def handler(event: Any, **_: Any) -> None:
+            event["object"].update(slim(event["object"]))  # kopf holds it for longer than it is needed
             self._loop.call_soon_threadsafe(self._seen, event["type"], dict(event["object"]))
 
         for kind in self._kinds:
@@ -119,10 +121,12 @@ class Watch:
         settings.watching.server_timeout = SERVER_SECONDS
         settings.watching.client_timeout = SERVER_SECONDS + 10
         settings.watching.connect_timeout = 10
+        settings.watching.chunk_size = PAGE_ITEMS
         settings.networking.request_timeout = 20
         settings.networking.error_backoffs = (1, 1, 2, 3, 5)
         settings.queueing.error_delays = (1, 1, 2, 3, 5, 10)  # kopf's default delays grow to 610 s
         settings.queueing.exit_timeout = 1.0
+        settings.queueing.idle_timeout = 0.1  # for so long kopf keeps an object after it was handled
         settings.execution.executor = ThreadPoolExecutor(1)  # all handlers are asynchronous
         settings.persistence.finalizer = "delayedtopics.io/kopf"
         settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="kopf.delayedtopics.io")

@@ -34,8 +34,8 @@ from delayed_topics_operator.values.manifest import Manifest
 
 REQUEST_SECONDS = 20.0
 CONNECTIONS = 64
-PAGE_ITEMS = 500
-"""The page size of lists, as in client-go. Neither side holds all of a long list at once."""
+PAGE_ITEMS = 20
+"""The page size of lists. An object can have 1.5 MB, and all objects of a page are in memory at once."""
 
 Propagation = Literal["Foreground", "Background", "Orphan"]
 
@@ -109,25 +109,31 @@ class Kube:
             return None
 
     async def list_all(
-        self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = ""
+        self,
+        kind: str,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+        keep: Callable[[Manifest], Manifest] = lambda manifest: manifest,
     ) -> list[Manifest]:
-        """Lists all objects, in pages. If the API server no longer has the state of the first page, lists all of them in one call, as the
-        pager of client-go does."""
+        """Lists all objects, in pages, and returns what `keep` returns for each. If the API server no longer has the state of the first
+        page, lists all of them in one call, as the pager of client-go does."""
         selectors = [(key, chosen) for key, chosen in (("labelSelector", labels), ("fieldSelector", fields)) if chosen]
-        items: list[Manifest] = []
-        token = ""
-        while True:
-            page = [("limit", str(PAGE_ITEMS)), *([("continue", token)] if token else [])]
+
+        async def page(*further: tuple[str, str]) -> tuple[list[Manifest], str]:
+            answer = await self._call("GET", kind, namespace, query=[*selectors, *further], verb="LIST")
+            return [keep(_typed(kind, item)) for item in answer["items"]], answer["metadata"].get("continue", "")
+
+        limit = ("limit", str(PAGE_ITEMS))
+        items, token = await page(limit)
+        while token:
             try:
-                answer = await self._call("GET", kind, namespace, query=[*selectors, *page], verb="LIST")
+                more, token = await page(limit, ("continue", token))
             except Expired:
-                if not token:
-                    raise
-                return list((await self._call("GET", kind, namespace, query=selectors, verb="LIST"))["items"])
-            items += answer["items"]
-            token = answer["metadata"].get("continue", "")
-            if not token:
-                return items
+                return (await page())[0]
+            items += more
+        return items
 
     async def apply(
         self,
@@ -230,6 +236,11 @@ class Kube:
         async with asyncio.timeout(REQUEST_SECONDS):
             response = await self._client.call_api(*request, _request_timeout=REQUEST_SECONDS)
             return response.status, await response.read(), response.headers  # type: ignore[no-untyped-call]
+
+
+def _typed(kind: str, item: Manifest) -> Manifest:
+    """Returns an item of a list with its kind, which the API server leaves out."""
+    return {"apiVersion": APIS[kind].group_version, "kind": kind, **item}
 
 
 def _error(what: str, status: int, data: bytes, headers: Mapping[str, str]) -> KubeError:
