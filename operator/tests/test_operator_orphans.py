@@ -152,7 +152,7 @@ class Kubernetes:
         self.deleted: list[tuple[str, str]] = []
         self.event_messages: list[str] = []
 
-    async def list_all(self, kind: str, namespace: str, *, labels: str) -> list[Manifest]:
+    async def list_all(self, kind: str, namespace: str, *, labels: str, **_: Any) -> list[Manifest]:
         return [
             o for (found, _), o in self.objects.items() if found == kind and namespace == o["metadata"]["namespace"]
         ]

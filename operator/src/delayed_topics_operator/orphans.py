@@ -9,21 +9,20 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from delayed_topics_crds import API_VERSION
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.audits.reconcile import manifests as audits
 from delayed_topics_operator.engine.context import ControllerContext
-from delayed_topics_operator.engine.installation import connection_of
 from delayed_topics_operator.errors import KubeError
 from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.key import Key
-from delayed_topics_operator.values.labels import CONNECTION_LABEL, MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL
+from delayed_topics_operator.values.labels import MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import DeleteChild, Notice
-from delayed_topics_operator.workers.observe import WATCHED, base_name, child_names
-from delayed_topics_operator.workers.reconcile.worker_sets import object_name
+from delayed_topics_operator.workers.observe import WATCHED, base_name, child_names, left_behind
 
 log = logging.getLogger(__name__)
 
@@ -70,20 +69,11 @@ class Sweeper:
                     )
 
     def _of_topics(self) -> Iterator[Orphans]:
-        home = self._context.settings.namespace
-        names = (
-            (topic["metadata"]["namespace"], topic["metadata"]["name"])
-            for topic in self._context.store.all("DelayedTopic")
-            if self._context.settings.home(connection_of(topic).kind, topic["metadata"]["namespace"]) == home
-        )
-        known = {object_name(namespace=namespace, name=name, home=home) for namespace, name in names}
-        for kind in WATCHED:
-            for live in self._context.store.all(kind):
-                if live["metadata"]["namespace"] != home or CONNECTION_LABEL in (live["metadata"].get("labels") or {}):
-                    continue  # Kubernetes removes the objects of a connection with the connection
-                base = base_name(kind, live["metadata"]["name"])
-                if base not in known:
-                    yield Orphans(_owner("DelayedTopic", live), home, child_names(base), forced=True)
+        home, store = self._context.settings.namespace, self._context.store
+        live = chain.from_iterable(store.all(kind) for kind in WATCHED)
+        for found in left_behind(self._context, live, store.all("DelayedTopic")):
+            objects = child_names(base_name(found["kind"], found["metadata"]["name"]))
+            yield Orphans(_owner("DelayedTopic", found), home, objects, forced=True)
 
     async def _of_audits(self) -> list[Orphans]:
         """Returns what is left of deleted audits. A Job with a time to live has ended, and its verdict was read. Kubernetes removes it and
@@ -95,11 +85,11 @@ class Sweeper:
             for audit in self._context.store.all("DelayedTopicAudit")
         }
         left: list[Orphans] = []
-        for job in await self._context.kube.list_all("Job", home, labels=labels):
+        for job in await self._context.kube.list_all("Job", home, labels=labels, keep=_head):
             ended, name = "ttlSecondsAfterFinished" in job["spec"], _job(job)
             if name not in known or (known[name] and not ended):
                 left.append(_of_audit(job, forced=not ended))
-        for window in await self._context.kube.list_all("ConfigMap", home, labels=labels):
+        for window in await self._context.kube.list_all("ConfigMap", home, labels=labels, keep=_head):
             if not window["metadata"].get("ownerReferences") and known.get(_job(window), True):
                 left.append(_of_audit(window, forced=True))
         return left
@@ -133,6 +123,11 @@ def _owner(kind: str, child: Manifest) -> Key:
 def _of_audit(child: Manifest, *, forced: bool) -> Orphans:
     home = child["metadata"]["namespace"]
     return Orphans(_owner("DelayedTopicAudit", child), home, audits.child_names(_job(child)), forced)
+
+
+def _head(child: Manifest) -> Manifest:
+    """Returns the object without its data: a window can have a MiB."""
+    return {key: child[key] for key in ("kind", "metadata", "spec") if key in child}
 
 
 def _job(child: Manifest) -> str:

@@ -23,6 +23,7 @@ from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.labels import NAMESPACE_LABEL
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.partitions import partitions_of
+from delayed_topics_operator.workers.observe import left_behind
 from delayed_topics_operator.workers.reconcile.worker_sets import object_name
 
 
@@ -145,13 +146,11 @@ class Usage:
         live = (
             store.all("StatefulSet") if namespace is None else store.by_index("StatefulSet", _tenant, (namespace, home))
         )
-        metas = (topic["metadata"] for topic in self._all("DelayedTopic", namespace))
-        known = {object_name(namespace=meta["namespace"], name=meta["name"], home=home) for meta in metas}
-        for manifest in live:
-            tenant, of = _tenant(manifest)[0]
-            name = manifest["metadata"]["name"]
-            if tenant and of == home and name not in known:
-                yield Use(Key("StatefulSet", tenant, name), ""), QuotaUsed(workers=manifest["spec"].get("replicas", 1))
+        for manifest in left_behind(self._context, live, self._all("DelayedTopic", namespace)):
+            [(tenant, _)] = _tenant(manifest)
+            if tenant:
+                resource = Key("StatefulSet", tenant, manifest["metadata"]["name"])
+                yield Use(resource, ""), QuotaUsed(workers=manifest["spec"].get("replicas", 1))
 
     def _executors(self, connection: Key, namespace: str | None) -> Iterator[tuple[Use, QuotaUsed]]:
         for audit in self._all("DelayedTopicAudit", namespace):

@@ -1,12 +1,14 @@
 """Reads the live objects of workers in Kubernetes, and defines what the operator adds to their pods."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from delayed_topics_operator.engine.context import ControllerContext
+from delayed_topics_operator.engine.installation import connection_of
 from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.store import refresh
+from delayed_topics_operator.values.labels import CONNECTION_LABEL
 from delayed_topics_operator.values.manifest import Manifest
-from delayed_topics_operator.workers.reconcile.worker_sets import PodSettings
+from delayed_topics_operator.workers.reconcile.worker_sets import PodSettings, object_name
 
 WATCHED = ("ConfigMap", "Service", "PodDisruptionBudget", "StatefulSet")
 """The kinds that are listed in the namespaces of workers. Secrets are read by name, because RBAC cannot limit a list to some Secrets."""
@@ -31,6 +33,21 @@ def child_names(name: str) -> tuple[tuple[str, str], ...]:
 def base_name(kind: str, child: str) -> str:
     """Returns the name of the StatefulSet that a child belongs to. `kind`: one of WATCHED."""
     return child.removesuffix("-worker").removesuffix("-layout") if kind == "ConfigMap" else child
+
+
+def left_behind(context: ControllerContext, live: Iterable[Manifest], topics: Iterable[Manifest]) -> Iterator[Manifest]:
+    """Yields those of the objects that are in the operator's namespace and were made for a DelayedTopic which is not one of `topics`."""
+    home, keys = context.settings.namespace, [(connection_of(topic).kind, topic["metadata"]) for topic in topics]
+    known = {
+        object_name(namespace=meta["namespace"], name=meta["name"], home=home)
+        for kind, meta in keys
+        if context.settings.home(kind, meta["namespace"]) == home
+    }
+    for found in live:
+        meta = found["metadata"]
+        shared = CONNECTION_LABEL in (meta.get("labels") or {})  # Kubernetes removes these with the connection
+        if meta["namespace"] == home and not shared and base_name(found["kind"], meta["name"]) not in known:
+            yield found
 
 
 async def children(context: ControllerContext, *, home: str, name: str) -> Mapping[tuple[str, str], Manifest]:
