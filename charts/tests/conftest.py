@@ -47,6 +47,7 @@ OTHER_FLAGS: tuple[dict[str, Any], ...] = (
     {"images": {"pullPolicy": "Always", "pullSecrets": [{"name": "registry"}]}},
     {"serviceAccounts": {part: {"annotations": {"cloud/role": part}} for part in ("operator", "worker", "audit")}},
     {"pods": {"labels": {"team": "platform"}, "annotations": {"sidecar.istio.io/inject": "false"}}},
+    {"pods": {"nodeSelector": {"pool": "kafka"}, "tolerations": [{"key": "pool"}], "priorityClassName": "high"}},
     {"fsGroup": None, "evaluationKafka": {"podLabels": {"team": "a"}, "podAnnotations": {"sidecar": "none"}}},
     {
         "operator": {

@@ -25,7 +25,7 @@ VALUES = CHART / "values.yaml"
 # Maps whose keys the user chooses.
 FREE = (
     {("operator", name) for name in ("nodeSelector", "affinity", "podLabels", "podAnnotations")}
-    | {("pods", name) for name in ("labels", "annotations")}
+    | {("pods", name) for name in ("labels", "annotations", "nodeSelector")}
     | {("evaluationKafka", name) for name in ("podLabels", "podAnnotations")}
     | {("serviceAccounts", part, "annotations") for part in ("operator", "worker", "audit")}
     | {("monitoring", part, "labels") for part in ("podMonitor", "rules", "dashboard")}
@@ -100,6 +100,8 @@ def test_a_misspelt_value_is_refused_wherever_it_is(helm: Cluster, tmp_path: Pat
         {"evaluationKafka": {"secureListener": {"users": []}}},
         {"evaluationKafka": {"resources": {"limits": {"memory": "2 GB"}}}},
         {"operator": {"podLabels": {"team": 7}}},
+        {"pods": {"nodeSelector": {"pool": 7}}},
+        {"pods": {"tolerations": ["pool"]}},
         {"operator": {"logLevel": "info"}},
         {"operator": {"resyncSeconds": 0}},
         {"operator": {"registryMebibytes": 0}},

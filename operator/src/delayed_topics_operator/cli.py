@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 import yaml
 from delayed_topics_crds.pods import LabelSelector
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from delayed_topics_operator.connection.default_connection import apply_default_connection
 from delayed_topics_operator.engine.lease import Candidate, Elector, Times
@@ -25,6 +25,7 @@ from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.http import Health, serve
 from delayed_topics_operator.runtime import CLUSTER_WIDE, Runtime
+from delayed_topics_operator.values.pod_spec import PodDefaults
 from delayed_topics_operator.values.validation import problems
 from delayed_topics_operator.workers.observe import WATCHED
 
@@ -53,13 +54,16 @@ def _pairs(_context: click.Context, _parameter: click.Parameter, given: tuple[st
     return found
 
 
-def _selector(_context: click.Context, _parameter: click.Parameter, given: str | None) -> LabelSelector | None:
-    if given is None:
-        return None
-    try:
-        return LabelSelector.model_validate_json(given)
-    except ValidationError as e:
-        raise click.BadParameter(f"it must be a LabelSelector in JSON: {problems(e)}") from e
+def _json(model: type[BaseModel]) -> Callable[[click.Context, click.Parameter, str | None], BaseModel | None]:
+    """Returns a callback that parses JSON with the fields of the model."""
+
+    def parsed(_context: click.Context, _parameter: click.Parameter, given: str | None) -> BaseModel | None:
+        try:
+            return model.model_validate_json(given) if given is not None else None
+        except ValidationError as e:
+            raise click.BadParameter(f"it must be a {model.__name__} in JSON: {problems(e)}") from e
+
+    return parsed
 
 
 @click.group()
@@ -96,7 +100,7 @@ def main() -> None:
 )
 @click.option(
     "--tenant-selector",
-    callback=_selector,
+    callback=_json(LabelSelector),
     metavar="JSON",
     help='A LabelSelector that selects further such namespaces: {"matchLabels": {"delayed-topics": "own"}}',
 )
@@ -122,6 +126,13 @@ def main() -> None:
     multiple=True,
     callback=_pairs,
     help="An annotation (KEY=VALUE) for every pod of workers and audits. Can be repeated.",
+)
+@click.option(
+    "--pod-defaults",
+    callback=_json(PodDefaults),
+    metavar="JSON",
+    default="{}",
+    help='Where these pods run unless their resource says otherwise: {"nodeSelector": {}, "tolerations": [], "priorityClassName": "high"}',
 )
 @click.option(
     "--audit-fs-group",

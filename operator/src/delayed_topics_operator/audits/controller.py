@@ -192,6 +192,7 @@ class Audits:
             fs_group=self._context.settings.audit_fs_group,
             labels=self._context.settings.pod_labels,
             annotations=self._context.settings.pod_annotations,
+            defaults=self._context.settings.pod_defaults,
         )
 
     def _forget(self, o: AuditObservation) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from delayed_topics_crds.pods import LabelSelector
 
+from delayed_topics_operator.values.pod_spec import PodDefaults
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -21,6 +23,7 @@ class Settings:
     audit_spark_applications  whether audits may be SparkApplications, which the Spark Operator runs
     pod_labels              further labels of the pods of workers and audits, for injectors, policies and scrapers of this cluster
     pod_annotations         further annotations of these pods
+    pod_defaults            where these pods run, unless a resource says otherwise
     audit_fs_group          group that may write to the claim on which the account of an audit is kept; None: the cluster chooses it
     http_port               port of /livez, /readyz and /metrics
     resync_seconds          how often everything is compared; half of the time that drift may last (60 s)
@@ -48,6 +51,7 @@ class Settings:
     audit_spark_applications: bool = False
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     pod_annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_defaults: PodDefaults = field(default_factory=PodDefaults)
     audit_fs_group: int | None = None
     http_port: int = 8080
     resync_seconds: float = 30.0

@@ -1,8 +1,14 @@
 """What the specs of all pods that the operator makes have in common."""
 
+from collections.abc import Mapping
+
 from delayed_topics_crds import to_dict
+from delayed_topics_crds.base import Spec
+from delayed_topics_crds.common import ObjectName
 from delayed_topics_crds.delayed_topic import WorkerTemplate
+from delayed_topics_crds.pods import LabelValue, Toleration
 from delayed_topics_crds.schedule import Spark
+from pydantic import Field
 
 from delayed_topics_operator.values.manifest import Manifest
 
@@ -16,10 +22,32 @@ CONTAINER_SECURITY = {
 """With POD_SECURITY, what the restricted Pod Security Standard of Kubernetes requires."""
 
 
-def nodes(asked: WorkerTemplate | Spark) -> Manifest:
-    """Returns the fields of a pod's spec that say on which nodes it may run."""
+class PodDefaults(Spec):
+    """Where pods run, and their priority, unless their resource says otherwise."""
+
+    node_selector: Mapping[str, LabelValue] = Field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    priority_class_name: ObjectName | None = None
+
+
+def placement(asked: WorkerTemplate | Spark, defaults: PodDefaults) -> Manifest:
+    """Returns the fields of a pod's spec that say on which nodes it may run, and its priority."""
+    own = tuple(toleration for toleration in asked.tolerations or () if toleration not in defaults.tolerations)
+    priority = asked.priority_class_name if isinstance(asked, WorkerTemplate) else None
     given = {
-        "nodeSelector": dict(asked.node_selector or {}),
-        "tolerations": [to_dict(toleration) for toleration in asked.tolerations or ()],
+        "nodeSelector": {**defaults.node_selector, **(asked.node_selector or {})},
+        "tolerations": [to_dict(toleration) for toleration in (*defaults.tolerations, *own)],
+        "priorityClassName": priority or defaults.priority_class_name,
     }
     return {key: value for key, value in given.items() if value}
+
+
+def without_defaults(spec: Manifest, defaults: PodDefaults) -> Manifest:
+    """Returns those fields of a pod's spec as its resource has them."""
+    priority, tolerations = spec.get("priorityClassName"), [to_dict(one) for one in defaults.tolerations]
+    selected = (spec.get("nodeSelector") or {}).items()
+    return {
+        "nodeSelector": {key: value for key, value in selected if defaults.node_selector.get(key) != value},
+        "tolerations": [one for one in spec.get("tolerations") or () if one not in tolerations],
+        "priorityClassName": priority if priority != defaults.priority_class_name else None,
+    }

@@ -81,6 +81,7 @@ def pod_settings(settings: Settings, *, home: str, allowed: bool) -> PodSettings
         image_pull_policy=settings.image_pull_policy,
         labels=settings.pod_labels,
         annotations=settings.pod_annotations,
+        defaults=settings.pod_defaults,
         home=home,
         allowed=allowed,
     )

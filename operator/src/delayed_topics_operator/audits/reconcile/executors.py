@@ -10,7 +10,7 @@ from delayed_topics_operator.audits.reconcile.local_disk import LocalDisk
 from delayed_topics_operator.audits.reconcile.observation import AuditObservation
 from delayed_topics_operator.audits.reconcile.storage import Storage
 from delayed_topics_operator.values.manifest import Manifest
-from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECURITY, nodes
+from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECURITY, placement
 
 PLAIN_ACCOUNT = "delayed-topics-audit"
 """The service account of all pods but drivers in the namespace in which audits of cluster connections run. It has no rights."""
@@ -104,6 +104,6 @@ def template(o: AuditObservation, metadata: Manifest, kept: Storage | None, disk
             "securityContext": POD_SECURITY | disk.security | (kept.security if kept is not None else {}),
             "containers": [container],
             "volumes": [{"name": LOCAL_DISK, **disk.volume}, *([kept.volume] if kept is not None else ())],
-            **nodes(o.audit.spec.spark),
+            **placement(o.audit.spec.spark, o.job_settings.defaults),
         },
     }

@@ -16,7 +16,7 @@ from delayed_topics_operator.audits.reconcile.observation import AuditObservatio
 from delayed_topics_operator.audits.reconcile.storage import storage
 from delayed_topics_operator.values.labels import MANAGED_BY, NAME_LABEL, NAMESPACE_LABEL, label_value
 from delayed_topics_operator.values.manifest import Manifest, encoded
-from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECURITY, nodes
+from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECURITY, placement
 
 APP = "delayed-topics-audit"
 SELECTOR_LABELS = f"app.kubernetes.io/name={APP},app.kubernetes.io/managed-by={MANAGED_BY}"
@@ -148,7 +148,7 @@ def _pod(o: AuditObservation, disk: LocalDisk, *, indexed: bool) -> Manifest:
             {"name": "connection", "secret": {"secretName": secret_name(o.job_name)}},
             {"name": executors.LOCAL_DISK, **disk.volume},
         ],
-        **nodes(o.audit.spec.spark),
+        **placement(o.audit.spec.spark, o.job_settings.defaults),
     }
     if kept := storage(o):
         spec["volumes"].append(kept.volume)

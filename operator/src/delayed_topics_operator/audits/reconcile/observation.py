@@ -9,6 +9,7 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_crds import DelayedTopic, DelayedTopicAudit
 
 from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.pod_spec import PodDefaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class JobSettings:
 
     `spark_applications`: whether this installation allows them. `most_local_disk_mebibytes`: how much of the node's disk each pod may
     have; None: there is no limit. `fs_group`: the group that may write to a volume; None: the cluster chooses it. `labels`,
-    `annotations`: those of every pod in this installation.
+    `annotations`: those of every pod in this installation. `defaults`: where pods run.
     """
 
     image: str
@@ -53,6 +54,7 @@ class JobSettings:
     fs_group: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    defaults: PodDefaults = field(default_factory=PodDefaults)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from delayed_topics_crds import to_dict
 from delayed_topics_crds.delayed_topic import WorkerTemplate
 
 from delayed_topics_operator.values.manifest import Manifest, encoded
-from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECURITY, nodes
+from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECURITY, placement, without_defaults
 from delayed_topics_operator.workers.reconcile.worker_sets import HTTP_PORT, PodSettings, WorkerSet, resources_of
 
 APPLIED = "delayedtopics.io/applied"
@@ -92,7 +92,6 @@ def template_of(live: Manifest, *, labels: Mapping[str, str], pods: PodSettings)
         "annotations": {*pods.annotations, CONFIG_HASH, CONNECTION_HASH},
     }
     container: Manifest = next((c for c in pod["spec"]["containers"] if c["name"] == "worker"), {})
-    given = ("nodeSelector", "tolerations", "affinity", "priorityClassName")
     return WorkerTemplate.model_validate(
         {
             **{
@@ -100,7 +99,8 @@ def template_of(live: Manifest, *, labels: Mapping[str, str], pods: PodSettings)
                 for field, known in beside.items()
             },
             "resources": container.get("resources"),
-            **{field: pod["spec"].get(field) for field in given},
+            "affinity": pod["spec"].get("affinity"),
+            **without_defaults(pod["spec"], pods.defaults),
         },
         by_alias=True,
         by_name=False,
@@ -187,10 +187,11 @@ def _pod(workers: WorkerSet) -> Manifest:
         "topologySpreadConstraints": [
             {
                 "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
+                "topologyKey": key,
                 "whenUnsatisfiable": "ScheduleAnyway",
                 "labelSelector": {"matchLabels": dict(workers.labels)},
             }
+            for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
         ],
         "containers": [_container(workers)],
         "volumes": [
@@ -211,9 +212,8 @@ def _pod(workers: WorkerSet) -> Manifest:
         ],
     }
     given = {
-        **nodes(template),
+        **placement(template, workers.pods.defaults),
         "affinity": to_dict(template.affinity) if template.affinity else None,
-        "priorityClassName": template.priority_class_name,
         "serviceAccountName": workers.service_account,
     }
     return {**spec, **{key: value for key, value in given.items() if value}}

@@ -14,6 +14,7 @@ from delayed_topics_crds.delayed_topic import WorkerTemplate
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.labels import CONNECTION_KIND_LABEL, CONNECTION_LABEL, OF_WORKERS, label_value
 from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.pod_spec import PodDefaults
 from delayed_topics_operator.values.quantity import quantity
 
 SERVICE_ACCOUNT = "delayed-topics-worker"
@@ -71,7 +72,7 @@ def selector(of_pods: Mapping[str, str]) -> str:
 @dataclass(frozen=True, kw_only=True)
 class PodSettings:
     """What the operator itself adds to worker pods. `allowed`: whether it has rights in the namespace that the pods belong to. `labels`,
-    `annotations`: those that every pod has in this installation."""
+    `annotations`: those that every pod has in this installation. `defaults`: where pods run."""
 
     image: str
     image_pull_policy: str
@@ -79,6 +80,7 @@ class PodSettings:
     allowed: bool
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    defaults: PodDefaults = field(default_factory=PodDefaults)
 
 
 @dataclass(frozen=True, kw_only=True)
