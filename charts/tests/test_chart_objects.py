@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from delayed_topics_crds import parse, to_dict
+from delayed_topics_crds import parse
 from delayed_topics_devcluster.errors import CommandFailedError
 from delayed_topics_operator.cli import main
-from delayed_topics_operator.values.pod_spec import PodDefaults
 
 pytestmark = pytest.mark.api
 
@@ -235,17 +234,6 @@ def test_the_operator_is_told_what_every_pod_that_it_makes_has(render: Any) -> N
         "--pod-annotation=z=",
         '--pod-defaults={"nodeSelector":{},"tolerations":[]}',
     ]
-
-
-def test_the_operator_is_told_where_every_pod_that_it_makes_runs(render: Any) -> None:
-    defaults = {
-        "nodeSelector": {"kubernetes.io/arch": "arm64"},
-        "tolerations": [{"key": "pool", "operator": "Equal", "value": "kafka", "tolerationSeconds": 3600}],
-        "priorityClassName": "high",
-    }
-    (given,) = [a for a in operator_arguments(render({"pods": defaults})) if a.startswith("--pod-defaults=")]
-    parsed = PodDefaults.model_validate_json(given.removeprefix("--pod-defaults="))
-    assert to_dict(parsed) == defaults
 
 
 def test_the_operator_knows_every_argument(everything: list[list[Manifest]]) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from delayed_topics_crds import API_VERSION, KINDS, parse
+from delayed_topics_crds import API_VERSION, KINDS, parse, to_dict
 from delayed_topics_crds.schema import structural
 from delayed_topics_devcluster.api_server import ApiServer
 from delayed_topics_devcluster.context import Cluster
 from delayed_topics_devcluster.errors import CommandFailedError
+from delayed_topics_operator.values.pod_spec import PodDefaults
 
 CHART = Path(__file__).resolve().parents[1] / "delayed-topics"
 ROOT = CHART.parents[1]
@@ -117,6 +118,19 @@ def test_a_misspelt_value_is_refused_wherever_it_is(helm: Cluster, tmp_path: Pat
 @pytest.mark.api
 def test_a_value_that_cannot_work_is_refused(helm: Cluster, tmp_path: Path, values: dict[str, Any]) -> None:
     assert "values don't meet the specifications of the schema" in refusal(helm, tmp_path, values)
+
+
+@pytest.mark.api
+def test_the_operator_takes_what_the_values_say_of_where_its_pods_run(render: Any) -> None:
+    defaults = {
+        "nodeSelector": {"kubernetes.io/arch": "arm64"},
+        "tolerations": [{"key": "pool", "operator": "Equal", "value": "kafka", "tolerationSeconds": 3600}],
+        "priorityClassName": "high",
+    }
+    (deployment,) = (found for found in render({"pods": defaults}) if found["kind"] == "Deployment")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    (given,) = (one.removeprefix("--pod-defaults=") for one in arguments if one.startswith("--pod-defaults="))
+    assert to_dict(PodDefaults.model_validate_json(given)) == defaults
 
 
 @pytest.mark.api
