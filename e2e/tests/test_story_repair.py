@@ -36,8 +36,8 @@ def test_whatever_is_changed_by_hand_is_repaired_within_a_minute_and_told(tenant
         "patch", "statefulset", sts, "-n", orders.workers_in, "--type=strategic", "-p", json.dumps({"spec": pod_spec})
     )
     kube.kubectl("scale", "statefulset", sts, "-n", orders.workers_in, "--replicas=3")
-    config_map = orders.child("configmaps", suffix="-worker")["metadata"]["name"]
-    kube.patch("configmap", config_map, {"data": {"worker.json": "{}"}}, namespace=orders.workers_in)
+    config_map = orders.child("configmaps", suffix="-layout")["metadata"]["name"]
+    kube.patch("configmap", config_map, {"data": {"layout.json": "{}"}}, namespace=orders.workers_in)
     kube.delete("pdb", orders.child("pdb")["metadata"]["name"], namespace=orders.workers_in)
 
     def repaired() -> list[str]:

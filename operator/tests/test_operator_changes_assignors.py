@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from delayed_topics_core.reasons import Condition
 from delayed_topics_operator.values.plan import ApplyChild, ScaleWorkers
+from delayed_topics_operator.workers.reconcile.manifests import WORKER_CONFIG
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
+from delayed_topics_operator_testing.workers import worker_config
 
 STICKY = {"protocol": "Classic", "assignor": "Sticky"}
 RANGE = {"protocol": "Classic"}
@@ -39,7 +41,7 @@ def group(simulation: Simulation) -> str:
 
 
 def config(simulation: Simulation) -> tuple[str, str]:
-    settings = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
+    settings = worker_config(simulation.children["StatefulSet", simulation.name])
     return settings["protocol"], settings["assignor"]
 
 
@@ -118,9 +120,9 @@ def test_an_edit_that_is_taken_back_while_they_stop_starts_them_as_they_were() -
 
 def test_whatever_somebody_wrote_into_their_settings_what_kafka_says_of_the_group_counts() -> None:
     simulation = running(RANGE)
-    settings = simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]
+    annotations = stateful_set(simulation)["spec"]["template"]["metadata"]["annotations"]
     for written in ("", "{}", json.dumps({"protocol": "classic", "assignor": "Sticky"})):
-        settings["worker.json"] = written
+        annotations[WORKER_CONFIG] = written
         simulation.settle()
         assert (stateful_set(simulation)["spec"]["replicas"], config(simulation)) == (3, ("classic", "Range"))
 

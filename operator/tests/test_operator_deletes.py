@@ -33,7 +33,7 @@ def test_delete_removes_workers_then_group_then_topics_then_claim() -> None:
     simulation.delete()
     simulation.settle()
     assert [type(action) for action in simulation.done] == [
-        *[DeleteChild] * 6,
+        *[DeleteChild] * 5,
         DeleteGroup,
         DeleteTopics,
         RemoveFromRegistry,
@@ -51,7 +51,7 @@ def test_delete_removes_workers_then_group_then_topics_then_claim() -> None:
     )
 
 
-@pytest.mark.parametrize("boundary", range(11))
+@pytest.mark.parametrize("boundary", range(10))
 def test_an_operator_killed_while_deleting_goes_on_where_it_was(boundary: int) -> None:
     simulation = Simulation.serving(deletionPolicy="Delete")
     simulation.delete()

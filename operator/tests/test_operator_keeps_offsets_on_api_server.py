@@ -1,6 +1,5 @@
 """Workers are away for longer than Kafka keeps offsets, on a real API server and broker, with workers as processes."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,8 @@ from delayed_topics_devcluster.ports import free_ports
 from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_operator_testing.kube_api import KubeApi
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
-from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE, OperatorProcess
+from delayed_topics_operator_testing.operator_process import OperatorProcess
+from delayed_topics_operator_testing.workers import worker_config
 from delayed_topics_worker_testing.process import WorkerProcess
 
 pytestmark = [pytest.mark.api, pytest.mark.slow]
@@ -37,7 +37,7 @@ def worker(harness: OperatorHarness, directory: Path) -> Iterator[WorkerProcess]
     """Runs a worker process with the configuration that a pod of the StatefulSet would have."""
     harness.wait_until_served()
     name = (harness.stateful_set() or {})["metadata"]["name"]
-    config = json.loads((harness.api.get("ConfigMap", f"{name}-worker", SYSTEM_NAMESPACE) or {})["data"]["worker.json"])
+    config = worker_config(harness.stateful_set() or {})
     topics, _ = config.pop("topics"), config.pop("http_port")
     made = WorkerProcess(
         directory, harness.connection, topics, port=free_ports(1)[0], member=f"{name}-0", **config

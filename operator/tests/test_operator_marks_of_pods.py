@@ -14,7 +14,7 @@ from delayed_topics_operator_testing.audit_simulation import WINDOW, AuditSimula
 from delayed_topics_operator_testing.simulation import Simulation, resource
 
 LABELS = {"team": "platform", "app.kubernetes.io/name": "stolen"}
-ANNOTATIONS = {"sidecar.istio.io/inject": "false", manifests.CONFIG_HASH: "stolen"}
+ANNOTATIONS = {"sidecar.istio.io/inject": "false", manifests.WORKER_CONFIG: "stolen"}
 
 
 def workers(**of_the_installation: Any) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def workers(**of_the_installation: Any) -> dict[str, Any]:
     o = simulation.observe()
     pods = replace(o.pods, **of_the_installation)
     own = own_workers.worker_set(subject=o.subject, wanted=o.wanted, pods=pods, files={})
-    return dict(manifests.children(own)[-1]["spec"]["template"]["metadata"])
+    return dict(manifests.children(own, {})[-1]["spec"]["template"]["metadata"])
 
 
 def test_workers_have_them_and_a_template_does_not_undo_them() -> None:

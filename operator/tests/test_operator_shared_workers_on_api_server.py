@@ -1,7 +1,6 @@
 """DelayedTopics that share the workers of their connection, on a real API server and broker, with workers as processes."""
 
 import base64
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 from delayed_topics_operator_testing.operator_process import SYSTEM_NAMESPACE
+from delayed_topics_operator_testing.workers import worker_config
 from delayed_topics_worker_testing.process import WorkerProcess
 
 pytestmark = [pytest.mark.api, pytest.mark.slow]
@@ -40,9 +40,7 @@ class Pods:
             lambda: found("StatefulSet", stateful_set, SYSTEM_NAMESPACE) is not None,
             f"StatefulSet {stateful_set} exists",
         )
-        made = found("ConfigMap", f"{stateful_set}-worker", SYSTEM_NAMESPACE)
-        assert made is not None
-        config = json.loads(made["data"]["worker.json"])
+        config = worker_config(found("StatefulSet", stateful_set, SYSTEM_NAMESPACE) or {})
         topics = config.pop("topics", [])
         del config["http_port"]
         for number in range(replicas):

@@ -114,7 +114,7 @@ def test_shared_workers_whose_replacement_waits_say_so_and_go_on(stuck: int) -> 
     )
     live = {
         (made["kind"], made["metadata"]["name"]): made
-        for made in children(replace(wanted, pods=replace(pods, image="worker:1")))
+        for made in children(replace(wanted, pods=replace(pods, image="worker:1")), {})
     }
     live["StatefulSet", wanted.name]["status"] = {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
     o = SharedObservation(

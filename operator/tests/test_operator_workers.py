@@ -1,7 +1,6 @@
 """The pods that move records: how they are created, kept as declared and replaced, and what is reported about them."""
 
 import copy
-import json
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from delayed_topics_operator.workers.observe import PodCounts
 from delayed_topics_operator.workers.reconcile import worker_sets
 from delayed_topics_operator.workers.reconcile.drift import drifted
 from delayed_topics_operator_testing.simulation import Simulation, member, resource
+from delayed_topics_operator_testing.workers import worker_config
 from delayed_topics_worker.config import ASSIGNORS as OF_WORKERS
 
 
@@ -61,7 +61,7 @@ def test_what_a_user_adds_to_the_pods_is_there_and_can_not_take_over_what_select
 
 def test_the_memory_limit_bounds_the_windows() -> None:
     simulation = Simulation.serving(workers={"template": {"resources": {"limits": {"memory": "1Gi"}}}})
-    config = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
+    config = worker_config(simulation.children["StatefulSet", simulation.name])
     assert config["window_bytes"] == (2**30 - worker_sets.BASE_MEMORY_BYTES) // 2
     assert config["topics"] == ["orders"]
 
@@ -70,7 +70,7 @@ def test_the_guarantee_reaches_the_workers_and_replaces_them() -> None:
     simulation = Simulation.serving()
     simulation.edit(guarantee="ExactlyOnce")
     simulation.settle()
-    config = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
+    config = worker_config(simulation.children["StatefulSet", simulation.name])
     assert config["guarantee"] == "ExactlyOnce"
     assert [a.kind for a in simulation.done if isinstance(a, ApplyChild) and a.rolls] == ["StatefulSet"]
 
@@ -86,7 +86,7 @@ def test_workers_know_the_assignors_that_a_resource_may_name_and_the_same_defaul
 )
 def test_a_memory_limit_that_no_machine_has_holds_up_nobody(memory: str) -> None:
     simulation = Simulation.serving(workers={"template": {"resources": {"limits": {"memory": memory}}}})
-    config = json.loads(simulation.children["ConfigMap", f"{simulation.name}-worker"]["data"]["worker.json"])
+    config = worker_config(simulation.children["StatefulSet", simulation.name])
     assert config["window_bytes"] == worker_sets.MIN_WINDOW_BYTES
 
 

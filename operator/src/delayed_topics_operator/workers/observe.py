@@ -25,7 +25,7 @@ def child_names(name: str) -> tuple[tuple[str, str], ...]:
         ("Secret", f"{name}-connection"),
         ("PodDisruptionBudget", name),
         ("Service", name),
-        ("ConfigMap", f"{name}-worker"),
+        ("ConfigMap", f"{name}-worker"),  # of former versions, whose pods mount it until they are replaced
         ("ConfigMap", f"{name}-layout"),
     )
 

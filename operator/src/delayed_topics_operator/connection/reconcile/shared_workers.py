@@ -13,7 +13,6 @@ from delayed_topics_operator.workers.reconcile import manifests, worker_sets
 from delayed_topics_operator.workers.reconcile.children import (
     NOTHING_RELEASED,
     STARTING_SECONDS,
-    Live,
     all_ready,
     awaited,
     changes,
@@ -21,6 +20,7 @@ from delayed_topics_operator.workers.reconcile.children import (
     not_ready,
     of_pods,
 )
+from delayed_topics_operator.workers.reconcile.manifests import Live
 from delayed_topics_operator.workers.reconcile.worker_sets import WorkerSet
 
 TEMPLATE = "spec.sharedWorkers.template"
@@ -48,7 +48,7 @@ class SharedObservation:
 
 def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
     """Returns what has to be done, and the state of the shared workers before that."""
-    wanted = manifests.children(o.wanted)
+    wanted = manifests.children(o.wanted, o.live)
     stateful_set = o.live.get(("StatefulSet", o.wanted.name))
     stranger = in_the_way(wanted, o.live, o.wanted.labels)
     actions = changes(wanted, o.live) if stranger is None else ()

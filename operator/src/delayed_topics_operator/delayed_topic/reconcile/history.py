@@ -12,7 +12,7 @@ from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_operator.delayed_topic.reconcile.observation import Observation
 from delayed_topics_operator.delayed_topic.reconcile.own_workers import worker_config
 from delayed_topics_operator.workers.reconcile.children import all_ready
-from delayed_topics_operator.workers.reconcile.manifests import CONFIG_HASH, digest
+from delayed_topics_operator.workers.reconcile.manifests import WORKER_CONFIG
 from delayed_topics_operator.workers.reconcile.worker_sets import object_name
 
 MAX_LISTS_BYTES = 4096
@@ -83,4 +83,4 @@ def _all_keep_it(o: Observation) -> bool:
     if live is None or not all_ready(live, live["spec"].get("replicas", 1)):
         return False
     annotations = live["spec"]["template"]["metadata"].get("annotations") or {}
-    return bool(annotations.get(CONFIG_HASH) == digest(worker_config(o.wanted)))
+    return bool(annotations.get(WORKER_CONFIG) == worker_config(o.wanted))

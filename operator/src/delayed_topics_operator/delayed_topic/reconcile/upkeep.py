@@ -40,7 +40,7 @@ def _workers(o: Observation, connection: Usable) -> Finding:
     if live is None or live["metadata"].get("deletionTimestamp") or not o.has_own_workers:
         return Finding()
     own = own_workers.worker_set(subject=o.subject, wanted=o.wanted, pods=o.pods, files=connection.files)
-    secret = manifests.connection_secret(own)
+    secret = manifests.connection_secret(own, o.children)
     if not ours(live, own.labels):
         return Finding()
     if (stranger := in_the_way((secret,), o.children, own.labels)) is not None:

@@ -57,7 +57,7 @@ def check(o: Observation) -> Finding:
         labels = own_workers.labels(o.subject)
         asked = replace(asked, template=manifests.template_of(live, labels=labels, pods=o.pods))
     own = own_workers.worker_set(subject=o.subject, wanted=asked, pods=o.pods, files=o.connection.files)
-    wanted = (*manifests.children(own), manifests.layout_config_map(own, layout))
+    wanted = (*manifests.children(own, o.children), manifests.layout_config_map(own, layout))
     stranger = in_the_way(wanted, o.children, own.labels)
     if stranger is not None:
         return Finding(conditions={Condition.WORKERS_READY: stranger})

@@ -14,9 +14,7 @@ from delayed_topics_operator.values.pods import hindrance, obstacle_of_events
 from delayed_topics_operator.values.stateful_sets import is_current
 from delayed_topics_operator.workers.reconcile import manifests
 from delayed_topics_operator.workers.reconcile.drift import drifted
-
-Live = Mapping[tuple[str, str], Manifest]
-"""The live objects, by kind and name."""
+from delayed_topics_operator.workers.reconcile.manifests import Live
 
 STARTING_SECONDS = 120.0
 """The time that workers may take to become ready."""
@@ -51,7 +49,7 @@ def in_the_way(wanted: Iterable[Manifest], live: Live, labels: Mapping[str, str]
 
 def of_pods(action: Action) -> bool:
     """Whether the action changes the pod template, or a file that pods read."""
-    return isinstance(action, ApplyChild) and action.kind in ("StatefulSet", "ConfigMap", "Secret")
+    return isinstance(action, ApplyChild) and action.kind in ("StatefulSet", "Secret")
 
 
 def ours(live: Manifest, labels: Mapping[str, str]) -> bool:

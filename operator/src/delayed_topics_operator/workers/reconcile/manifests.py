@@ -14,12 +14,18 @@ from delayed_topics_crds.delayed_topic import WorkerTemplate
 
 from delayed_topics_operator.values.manifest import Manifest, encoded
 from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECURITY, placement, without_defaults
+from delayed_topics_operator.values.stateful_sets import rolls
 from delayed_topics_operator.workers.reconcile.worker_sets import HTTP_PORT, PodSettings, WorkerSet, resources_of
 
 APPLIED = "delayedtopics.io/applied"
 TEMPLATE = "delayedtopics.io/template"
 """An annotation of a StatefulSet: the digest of its pod template, which shows that the operator no longer sets a field of it."""
-CONFIG_HASH = "delayedtopics.io/config-hash"
+WORKER_CONFIG = "delayedtopics.io/worker.json"
+"""An annotation of each pod: the content of the file worker.json. A pod that restarts while another template is rolled out mounts the file
+of its own template."""
+CONFIG_FIELD = f"metadata.annotations['{WORKER_CONFIG}']"
+FORMER_CONFIG_HASH = "delayedtopics.io/config-hash"
+"""An annotation of pods that were made when worker.json was in a ConfigMap."""
 CONNECTION_HASH = "delayedtopics.io/connection-hash"
 
 TEMPLATE_HASH = "metadata.labels['controller-revision-hash']"
@@ -27,14 +33,16 @@ TEMPLATE_HASH = "metadata.labels['controller-revision-hash']"
 
 TERMINATION_SECONDS = 30
 
+Live = Mapping[tuple[str, str], Manifest]
+"""The live objects, by kind and name."""
 
-def children(workers: WorkerSet) -> tuple[Manifest, ...]:
-    """Returns all objects of the workers, in the order in which they are applied."""
+
+def children(workers: WorkerSet, live: Live) -> tuple[Manifest, ...]:
+    """Returns all objects of the workers, in the order in which they are applied. `live`: the present ones."""
     name = workers.name
     selects = dict(workers.labels)
     return (
-        _object("v1", "ConfigMap", f"{name}-worker", workers, data={"worker.json": workers.config}),
-        connection_secret(workers),
+        connection_secret(workers, live),
         _object(
             "v1",
             "Service",
@@ -61,8 +69,19 @@ def children(workers: WorkerSet) -> tuple[Manifest, ...]:
     )
 
 
-def connection_secret(workers: WorkerSet) -> Manifest:
-    return _object("v1", "Secret", f"{workers.name}-connection", workers, type="Opaque", data=encoded(workers.files))
+def connection_secret(workers: WorkerSet, live: Live) -> Manifest:
+    """Returns the Secret. While pods of a former template exist, it also has the files that only they mount, because a pod that restarts
+    can't mount a missing one."""
+    name, stateful_set = f"{workers.name}-connection", live.get(("StatefulSet", workers.name))
+    former: Mapping[str, str] = {}
+    if stateful_set is not None and (rolls(stateful_set) or _mounts_others(stateful_set, workers)):
+        former = (live.get(("Secret", name)) or {}).get("data") or {}
+    return _object("v1", "Secret", name, workers, type="Opaque", data={**former, **encoded(workers.files)})
+
+
+def _mounts_others(stateful_set: Manifest, workers: WorkerSet) -> bool:
+    annotations = stateful_set["spec"]["template"]["metadata"].get("annotations") or {}
+    return bool(annotations.get(CONNECTION_HASH) != _connection_hash(workers))
 
 
 def reconnected(live: Manifest, workers: WorkerSet) -> Manifest | None:
@@ -89,7 +108,7 @@ def template_of(live: Manifest, *, labels: Mapping[str, str], pods: PodSettings)
     pod = live["spec"]["template"]
     beside = {
         "labels": {*pods.labels, *labels},
-        "annotations": {*pods.annotations, CONFIG_HASH, CONNECTION_HASH},
+        "annotations": {*pods.annotations, WORKER_CONFIG, FORMER_CONFIG_HASH, CONNECTION_HASH},
     }
     container: Manifest = next((c for c in pod["spec"]["containers"] if c["name"] == "worker"), {})
     return WorkerTemplate.model_validate(
@@ -146,7 +165,7 @@ def _stateful_set(workers: WorkerSet) -> Manifest:
     annotations = {
         **(template.annotations or {}),
         **pods.annotations,
-        CONFIG_HASH: digest(workers.config),
+        WORKER_CONFIG: workers.config,
         CONNECTION_HASH: _connection_hash(workers),
     }
     return {
@@ -199,12 +218,7 @@ def _pod(workers: WorkerSet) -> Manifest:
                 "name": "settings",
                 "projected": {
                     "sources": [
-                        {
-                            "configMap": {
-                                "name": f"{workers.name}-worker",
-                                "items": [{"key": "worker.json", "path": "worker.json"}],
-                            }
-                        },
+                        {"downwardAPI": {"items": [{"path": "worker.json", "fieldRef": {"fieldPath": CONFIG_FIELD}}]}},
                         {"secret": _connection_files(workers)},
                     ]
                 },
