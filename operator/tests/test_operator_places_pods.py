@@ -30,7 +30,7 @@ def workers(template: Manifest) -> WorkerSet:
 
 
 def stateful_set(template: Manifest) -> Manifest:
-    return manifests.children(workers(template))[-1]
+    return manifests.children(workers(template), {})[-1]
 
 
 def placed(spec: Manifest) -> Manifest:
@@ -62,7 +62,7 @@ def test_what_a_resource_says_comes_first_and_the_rest_stays() -> None:
 def test_workers_that_stay_as_they_are_until_shared_ones_are_ready_are_not_replaced(template: Manifest) -> None:
     own, live = workers(template), stateful_set(template)
     kept = manifests.template_of(live, labels=own.labels, pods=own.pods)
-    assert manifests.children(replace(own, template=kept))[-1]["spec"] == live["spec"]
+    assert manifests.children(replace(own, template=kept), {})[-1]["spec"] == live["spec"]
 
 
 def test_no_default_is_taken_for_what_the_resource_asks_for() -> None:
