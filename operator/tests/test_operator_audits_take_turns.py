@@ -59,6 +59,7 @@ def test_one_that_is_deleted_or_made_anew_or_waits_for_the_end_of_its_window_hol
     turns = Turns(store)
     assert turns.ahead(gone) is None
     gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:09Z"
+    store.put(gone)
     assert turns.ahead(last) is None
     again = audit("a")
     again["metadata"]["uid"] = "another"

@@ -303,6 +303,7 @@ def test_what_is_committed_is_asked_when_it_is_known_who_has_given_up() -> None:
 
         refusals = Refusals()
         event_log = EventLog()
+        registry_fullness = 0.0
         last_commit = 3
 
         async def registry(self) -> RegistryState:
