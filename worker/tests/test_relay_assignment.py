@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from delayed_topics_core.layout import LayoutSpec, evolve, initial
 from delayed_topics_core.names import TopicNames
+from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import LayoutRecord, TopicsRecord, encode
 from delayed_topics_core.registry_state import RegistryState
@@ -39,9 +40,14 @@ class RecordingEngine:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.metadata = ""
+        self.withholds = False
 
     def committed(self, places: Sequence[tuple[str, int]], timeout_ms: int) -> list[tuple[str, int, int, str]]:
-        return [(*place, COMMITTED if place in PLACES else -1001, self.metadata) for place in places]
+        return (
+            []
+            if self.withholds
+            else [(*place, COMMITTED if place in PLACES else -1001, self.metadata) for place in places]
+        )
 
     def assign(self, places: object) -> None:
         pass
@@ -68,6 +74,8 @@ class Kafka:
     def __init__(self, *beside: str) -> None:
         """`beside`: further delayed topics that the worker serves, whose control topics it has yet to read."""
         self.now = 0.0
+        self.late: list[tuple[tuple[str, int], int, OffsetAndMetadata]] = []
+        """What Kafka reports as committed later than it was asked, with the generation."""
         self.engine = RecordingEngine()
         self.ids: dict[str, str | KafkaCallError | None] = {**IDS}
         self._state = RegistryState()
@@ -76,7 +84,7 @@ class Kafka:
             cast(Engine, self.engine),
             self._served,
             seconds=lambda: self.now,
-            reader=cast(CommittedReader, SimpleNamespace(take=list, want=lambda wanted: None)),
+            reader=cast(CommittedReader, SimpleNamespace(take=lambda: self.late, want=lambda wanted: None)),
             known=cast(KnownOffsets, SimpleNamespace(look=lambda places: None, found={FRONT: Offsets(0, COMMITTED)})),
         )
         self.registers(SERVING)
@@ -109,6 +117,9 @@ class Kafka:
 
     def assigns(self, *places: tuple[str, int]) -> None:
         self.assignment.on_assigned(Assigned(list(places), 1))
+
+    def stops(self) -> list[Reason]:
+        return [owned.stop.reason for owned in self.assignment.owned.values() if owned.stop]
 
     def is_ready(self) -> bool:
         return self.assignment.settled
@@ -337,3 +348,17 @@ def test_what_was_committed_of_a_new_topic_counts_for_a_worker_that_learns_of_it
     kafka.accepts({**IDS, "orders": "again"})
 
     assert ("begin", *FRONT, COMMITTED) in kafka.turns()
+
+
+def test_a_partition_whose_committed_offset_kafka_does_not_tell_is_an_alarm_until_it_does() -> None:
+    kafka = Kafka()
+    kafka.engine.withholds = True
+    kafka.assigns(FRONT)
+    kafka.turns(25)
+    assert kafka.stops() == [], "a transaction of a worker that was killed stays open for as long"
+    kafka.turns(10)
+    assert kafka.stops() == [Reason.NOT_RELEASING]
+
+    kafka.late = [(FRONT, kafka.assignment.generation, OffsetAndMetadata(COMMITTED))]
+    assert ("begin", *FRONT, COMMITTED) in kafka.turns()
+    assert kafka.stops() == []

@@ -59,12 +59,12 @@ class AssignedPartition:
     """A partition that is assigned to this worker.
 
     `generation`: see `Assignment`; `group_generation`: the group's. `begun`: the engine serves it, or would if it were not stopped.
-    `committed_known`: Kafka has reported `committed`, which is None if nothing is committed. `unanswered`: Kafka did not report it at once,
-    and another thread asks for it. `recreated`: its topic was created again, so that it begins at its registered start, whatever is
-    committed. `began_again_at`: the offset at which it began for that reason. `tried`: the last stop, after which it is served again, until
-    Kafka accepts the refused copy. `removed`: its next record is not in Kafka any more. `seen`: its state in the engine at the last look.
-    `delayed`: see `Seen`. `in_flight`: see `Revoked`. `missing_since`: when its topic was found to be missing. `gone`: it was revoked or
-    lost.
+    `committed_known`: Kafka has reported `committed`, which is None if nothing is committed. `unanswered_since`: Kafka did not report it
+    at this time, and another thread asks for it. `recreated`: its topic was created again, so that it begins at its registered start,
+    whatever is committed. `began_again_at`: the offset at which it began for that reason. `tried`: the last stop, after which it is
+    served again, until Kafka accepts the refused copy. `removed`: its next record is not in Kafka any more. `seen`: its state in the
+    engine at the last look. `delayed`: see `Seen`. `in_flight`: see `Revoked`. `missing_since`: when its topic was found to be missing.
+    `gone`: it was revoked or lost.
     """
 
     served: Served
@@ -77,7 +77,7 @@ class AssignedPartition:
     topic_id: str = ""
     committed: OffsetAndMetadata | None = None
     committed_known: bool = False
-    unanswered: bool = False
+    unanswered_since: float | None = None
     recreated: bool = False
     began_again_at: int | None = None
     begun: bool = False

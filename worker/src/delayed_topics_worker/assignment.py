@@ -25,7 +25,7 @@ from delayed_topics_worker.engine_events import (
 from delayed_topics_worker.known_offsets import KnownOffsets
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot
-from delayed_topics_worker.unserved import has_offset, stop_for, stop_of_removed
+from delayed_topics_worker.unserved import has_offset, stop_for, stop_of_removed, stop_of_withheld
 
 log = logging.getLogger(__name__)
 
@@ -124,16 +124,13 @@ class Assignment:
             if (served := self._served.find(topic)) is not None
         ]
         self._request_committed(fresh)
-        begins: dict[TopicPartitionKey, int] = {}
-        for owned in fresh:
-            beginning = beginning_of(owned)
-            begins[owned.place] = beginning.offset if beginning else NOT_KNOWN
+        begins = {owned.place: beginning.offset for owned in fresh if (beginning := beginning_of(owned)) is not None}
         # While the group is stable, Kafka gives a restarted static member its former partitions, even those of a topic that has left the
         # group since. The client has to take over all of them, so that it can give them up later.
         self._not_served |= dict.fromkeys(set(event.partitions) - {o.place for o in fresh}, now)
         self._engine.assign([(*place, begins.get(place, NOT_KNOWN)) for place in event.partitions])
-        self.owned.update({o.place: o for o in fresh})
-        self._begins.extend(of_topics(fresh).values())
+        self.owned |= {o.place: o for o in fresh}
+        self._begins += of_topics(fresh).values()
         self._note("assignment", fresh, now)
         self._last_owned = frozenset(self.owned)
         log.info("assigned: %s", named(fresh))
@@ -225,12 +222,14 @@ class Assignment:
         now = self._seconds()
         waiting = [o for o in self.owned.values() if not o.begun and o.stop is None and now >= o.begin_at]
         able = [o for o in waiting if self._can_begin(o, snapshot, now)]
-        self._request_committed([o for o in able if not o.committed_known and not o.unanswered])
+        self._request_committed([o for o in able if not o.committed_known and o.unanswered_since is None])
         self._take_late_committed()
         for owned in able:
             if owned.committed_known:
                 owned.begin_at = now + RETRY_SECONDS
                 self._begin(owned, beginning_of(owned))
+            else:
+                owned.stop = stop_of_withheld(owned, now, now + RECHECK_SECONDS)
         for fresh in self._begins.copy():
             ours = [o for o in fresh if not o.is_foreign]
             if ours and all(o.gone or _is_answered(o) for o in ours):
@@ -300,8 +299,8 @@ class Assignment:
     def _begin_again(self, owned: AssignedPartition) -> None:
         """Makes the partition begin again, from what Kafka says is committed."""
         self._engine.forget(*owned.place)
-        owned.begun = owned.unanswered = False
-        owned.committed_known, owned.removed = False, None
+        owned.begun = owned.committed_known = False
+        owned.unanswered_since = owned.removed = None
         owned.begin_at = 0.0
 
     def _of(self, places: Iterable[TopicPartitionKey]) -> list[AssignedPartition]:
@@ -347,16 +346,16 @@ class Assignment:
             owned = by_place[topic, partition]
             owned.committed, owned.committed_known = OffsetAndMetadata(offset, metadata) if offset >= 0 else None, True
         for owned in asked:
-            owned.unanswered = not owned.committed_known
-        if slow := [o for o in asked if o.unanswered]:
+            owned.unanswered_since = None if owned.committed_known else self._seconds()
+        if slow := [o for o in asked if not o.committed_known]:
             log.info("Kafka does not report the committed offsets at once for %s", named(slow))
 
     def _take_late_committed(self) -> None:
         for place, generation, committed in self._reader.take():
             owned = self.owned.get(place)
-            if owned is not None and owned.generation == generation and owned.unanswered:
-                owned.committed, owned.committed_known, owned.unanswered = committed, True, False
-        unanswered = {o.place: o.generation for o in self.owned.values() if o.unanswered}
+            if owned is not None and owned.generation == generation and owned.unanswered_since is not None:
+                owned.committed, owned.committed_known, owned.unanswered_since = committed, True, None
+        unanswered = {o.place: o.generation for o in self.owned.values() if o.unanswered_since is not None}
         if unanswered != self._unanswered:
             self._reader.want(unanswered)
             self._unanswered = unanswered

@@ -2,6 +2,7 @@
 again."""
 
 from dataclasses import replace
+from typing import Final
 
 from delayed_topics_core.reasons import Reason
 from delayed_topics_kafka.errors import KafkaCallError
@@ -12,6 +13,9 @@ from delayed_topics_worker.engine_events import Removed
 from delayed_topics_worker.known_offsets import Offsets
 from delayed_topics_worker.served import Served
 from delayed_topics_worker.topic_watch import TopicsSnapshot
+
+WITHHELD_SECONDS: Final = 30.0
+"""More than the 20 s for which Kafka withholds a committed offset after a worker was killed in a transaction."""
 
 
 def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float) -> Stop | None:
@@ -65,6 +69,18 @@ def what_is_wrong(served: Served, topic: str, snapshot: TopicsSnapshot) -> tuple
 def has_offset(there: Offsets | KafkaCallError, offset: int) -> bool:
     """Returns whether a worker can read a partition from this offset on. `there`: the offsets that Kafka has."""
     return isinstance(there, Offsets) and there.first <= offset <= there.stable_end
+
+
+def stop_of_withheld(owned: AssignedPartition, now: float, retry_at: float) -> Stop | None:
+    """Returns the stop of a partition whose committed offset Kafka has not told for long."""
+    if owned.unanswered_since is None or now - owned.unanswered_since < WITHHELD_SECONDS:
+        return None
+    message = (
+        f"Kafka does not tell the committed offset of {owned} in group {owned.served.names.group}, so the worker can't begin. Either the "
+        "transaction in which a worker committed last can't end, because a partition of __transaction_state has no leader, or the "
+        "coordinator of the group does not answer. Kafka removes each record when it is older than the retention.ms of its topic"
+    )
+    return Stop(reason=Reason.NOT_RELEASING, message=message, retry_at=retry_at)
 
 
 def stop_of_removed(owned: AssignedPartition, removed: Removed, there: Offsets | KafkaCallError | None) -> Stop:
