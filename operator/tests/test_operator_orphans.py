@@ -213,7 +213,7 @@ def test_what_has_no_resource_is_given_time_in_which_the_resource_may_come_back(
 
 def test_what_a_tenant_has_under_the_name_of_a_child_is_left_and_in_nobodys_way() -> None:
     ours = made("StatefulSet", SYSTEM_NAMESPACE, object_name(namespace="shop", name="orders", home=SYSTEM_NAMESPACE))
-    theirs = {"kind": "ConfigMap", "metadata": {"name": "orders-delay-worker", "namespace": "shop", "uid": "u"}}
+    theirs = {"kind": "ConfigMap", "metadata": {"name": "orders-delay-layout", "namespace": "shop", "uid": "u"}}
     kube, store, clock = Kubernetes(ours), Store(), Clock()
     store.put(theirs)
     store.put(ours)

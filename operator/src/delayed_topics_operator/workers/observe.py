@@ -25,14 +25,13 @@ def child_names(name: str) -> tuple[tuple[str, str], ...]:
         ("Secret", f"{name}-connection"),
         ("PodDisruptionBudget", name),
         ("Service", name),
-        ("ConfigMap", f"{name}-worker"),  # of former versions, whose pods mount it until they are replaced
         ("ConfigMap", f"{name}-layout"),
     )
 
 
 def base_name(kind: str, child: str) -> str:
     """Returns the name of the StatefulSet that a child belongs to. `kind`: one of WATCHED."""
-    return child.removesuffix("-worker").removesuffix("-layout") if kind == "ConfigMap" else child
+    return child.removesuffix("-layout") if kind == "ConfigMap" else child
 
 
 def left_behind(context: ControllerContext, live: Iterable[Manifest], topics: Iterable[Manifest]) -> Iterator[Manifest]:

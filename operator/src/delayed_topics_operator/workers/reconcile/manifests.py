@@ -24,8 +24,6 @@ WORKER_CONFIG = "delayedtopics.io/worker.json"
 """An annotation of each pod: the content of the file worker.json. A pod that restarts while another template is rolled out mounts the file
 of its own template."""
 CONFIG_FIELD = f"metadata.annotations['{WORKER_CONFIG}']"
-FORMER_CONFIG_HASH = "delayedtopics.io/config-hash"
-"""An annotation of pods that were made when worker.json was in a ConfigMap."""
 CONNECTION_HASH = "delayedtopics.io/connection-hash"
 
 TEMPLATE_HASH = "metadata.labels['controller-revision-hash']"
@@ -108,7 +106,7 @@ def template_of(live: Manifest, *, labels: Mapping[str, str], pods: PodSettings)
     pod = live["spec"]["template"]
     beside = {
         "labels": {*pods.labels, *labels},
-        "annotations": {*pods.annotations, WORKER_CONFIG, FORMER_CONFIG_HASH, CONNECTION_HASH},
+        "annotations": {*pods.annotations, WORKER_CONFIG, CONNECTION_HASH},
     }
     container: Manifest = next((c for c in pod["spec"]["containers"] if c["name"] == "worker"), {})
     return WorkerTemplate.model_validate(
