@@ -44,13 +44,15 @@ def test_headers_that_cannot_be_honoured_are_dead_letters_with_their_reason(harn
 
 
 def test_a_header_key_that_is_not_utf8_costs_its_record_the_headers_only(harness: WorkerHarness) -> None:
+    """The broker has not read the record, because it is compressed as the topic is."""
     orders = harness.declare((0,), front_partitions=1)
     harness.start(orders)
     for n in range(3):
         orders.produce(b"before %d" % n, headers=[("trace", b"x")], partition=0)
     orders.flush()
+    value = b"v" * 1000
     produce_with_raw_header_key(
-        harness.connection, orders.names.front, partition=0, key=b"k", value=b"v", headers=[(b"caf\xe9", b"latin-1")]
+        harness.connection, orders.names.front, partition=0, key=b"k", value=value, headers=[(b"caf\xe9", b"latin-1")]
     )
     for n in range(3):
         orders.produce(b"after %d" % n, headers=[("trace", b"x")], partition=0)
@@ -60,9 +62,21 @@ def test_a_header_key_that_is_not_utf8_costs_its_record_the_headers_only(harness
     (dead,) = orders.dead(1)
 
     assert all(r.foreign == [("trace", b"x")] for r in ready)
-    assert (dead.key, dead.value, dead.foreign) == (b"k", b"v", [])
+    assert (dead.key, dead.value, dead.foreign) == (b"k", value, [])
     assert dead.header("dt-reason") == b"HeaderUnreadable"
     assert dead.header("dt-origin") == b"f:0:3"
+
+
+def test_a_record_that_a_broker_compresses_anew_has_a_replacement_character_where_a_header_key_is_not_utf8(
+    harness: WorkerHarness,
+) -> None:
+    orders = harness.declare((0,), front_partitions=1)
+    harness.start(orders)
+    produce_with_raw_header_key(
+        harness.connection, orders.names.front, partition=0, key=b"k", value=b"v", headers=[(b"caf\xe9", b"latin-1")]
+    )
+    (released,) = orders.ready(1)
+    assert released.foreign == [("caf\ufffd", b"latin-1")]
 
 
 def test_a_record_with_more_headers_than_can_be_read_is_a_dead_letter_and_never_early(harness: WorkerHarness) -> None:

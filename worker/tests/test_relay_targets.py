@@ -19,8 +19,8 @@ GUARANTEES = pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("
 CONFIG = {"message.timestamp.type": "LogAppendTime"}
 
 
-def make(harness: WorkerHarness, name: str, partitions: int = 3) -> TopicInfo:
-    spec = NewTopicSpec(name=name, partitions=partitions, replication_factor=1, config=CONFIG)
+def make(harness: WorkerHarness, name: str, partitions: int = 3, *, config: dict[str, str] = CONFIG) -> TopicInfo:
+    spec = NewTopicSpec(name=name, partitions=partitions, replication_factor=1, config=config)
     return harness.create([spec])[name]
 
 
@@ -46,6 +46,22 @@ def delete(harness: WorkerHarness, broker: Broker, topic: str) -> None:
 
 def asks(topic: str, *, level: int = 1) -> list[Header]:
     return [("dt-target", topic.encode()), ("dt-delay-level", b"%d" % level)]
+
+
+def test_a_topic_that_keeps_the_time_of_its_producer_has_the_brokers_time_and_not_that_of_a_workers_machine(
+    harness: WorkerHarness,
+) -> None:
+    """Kafka refuses a time far ahead, and removes records by their time."""
+    orders, (invoices,) = declare(harness, "invoices")
+    make(harness, invoices, config={"message.timestamp.type": "CreateTime"})
+    harness.start(orders)
+    for n in range(20):
+        orders.produce(b"%d" % n, headers=asks(invoices))
+        time.sleep(0.02)
+    orders.flush()
+
+    found = harness.read(invoices, 20)
+    assert [b"0:%d" % r.at_ms for r in found] == [r.header("dt-released") for r in found]
 
 
 @GUARANTEES

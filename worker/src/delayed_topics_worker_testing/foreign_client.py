@@ -22,11 +22,12 @@ def produce_with_raw_header_key(
     value: bytes,
     headers: Sequence[tuple[bytes, bytes]],
 ) -> None:
-    """Returns when the broker has the record."""
+    """Returns when the broker has the record. A broker leaves it as it is if the topic has no compression, or if the `value` is large and
+    repeats itself, because it is then compressed with LZ4 as the front topic is. Otherwise the broker writes its headers anew."""
     library = _library()
     error = ctypes.create_string_buffer(512)
     conf = library.rd_kafka_conf_new()
-    for name, text in connection.client_config().items():
+    for name, text in {**connection.client_config(), "compression.type": "lz4"}.items():
         library.rd_kafka_conf_set(ctypes.c_void_p(conf), name.encode(), str(text).encode(), error, ctypes.c_size_t(512))
     producer = ctypes.c_void_p(library.rd_kafka_new(_PRODUCER, ctypes.c_void_p(conf), error, ctypes.c_size_t(512)))
     assert producer.value, error.value

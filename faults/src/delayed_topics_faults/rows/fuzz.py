@@ -165,6 +165,6 @@ class Fuzz(Row):
             testbed.orders.names.front,
             partition=partition,
             key=b"k",
-            value=b"raw",
+            value=b"raw" * 500,
             headers=[(key, b"v"), (EXPECT.encode(), b"dead:HeaderUnreadable")],
         )

@@ -139,7 +139,8 @@ impl Clock {
         }
         let (Some(client), Some(handle)) = (&self.client, &self.handle) else { return Ok(()) };
         let headers = client.copy_headers(0);
-        let copy = Copy { partition: 0, key: None, value: Some(b""), headers, number: now_ns.unsigned_abs() };
+        let copy =
+            Copy { partition: 0, key: None, value: Some(b""), headers, timestamp_ms: 0, number: now_ns.unsigned_abs() };
         client.produce(handle, copy).map(drop)
     }
 

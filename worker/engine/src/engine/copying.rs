@@ -287,6 +287,7 @@ impl<P: Output> Sending<'_, P> {
             key: if extent == Extent::OwnHeaders { None } else { stored.key },
             value: if extent == Extent::Whole { stored.value } else { None },
             headers,
+            timestamp_ms: self.now.0, // unlike that of librdkafka, not by this machine's clock, which may be wrong
             number: CopyOf { slot: self.slot, offset: record.offset, target: outcome.target() }.number(),
         };
         let to = match outcome.target() {

@@ -36,6 +36,7 @@ pub mod argument {
     pub const KEY: c_int = 5;
     pub const OPAQUE: c_int = 6;
     pub const FLAGS: c_int = 7;
+    pub const TIMESTAMP: c_int = 8;
     pub const HEADERS: c_int = 10;
 }
 
@@ -88,6 +89,7 @@ pub union Value {
     pub topic: *mut Topic,
     pub int: c_int,
     pub int32: i32,
+    pub int64: i64,
     pub bytes: Bytes,
     pub headers: *mut Headers,
     pub pointer: *mut c_void,

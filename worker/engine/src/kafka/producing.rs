@@ -52,6 +52,8 @@ pub struct Copy<'a, H> {
     pub value: Option<&'a [u8]>,
     /// The headers, in order.
     pub headers: H,
+    /// The timestamp, which topics with `LogAppendTime` do not keep. 0 means the time of this machine.
+    pub timestamp_ms: i64,
     /// A number that comes back with the outcome.
     pub number: u64,
 }
@@ -86,6 +88,7 @@ impl Client {
             of(argument::VALUE, bytes(copy.value)),
             of(argument::KEY, bytes(copy.key)),
             of(argument::HEADERS, Value { headers: copy.headers.pointer }),
+            of(argument::TIMESTAMP, Value { int64: copy.timestamp_ms }),
             of(argument::OPAQUE, Value { pointer: copy.number as *mut c_void }),
             of(argument::FLAGS, Value { int: ffi::MSG_COPY }),
         ];
