@@ -47,6 +47,7 @@ def test_a_link_of_a_chain_that_saw_nothing_twice_is_clean(spark: SparkSession) 
     assert (fates(window), flaws(window)) == (dict.fromkeys(("f:0:3", "f:0:4", "f:0:5"), "released"), {})
 
 
+@pytest.mark.slow
 def test_a_settled_record_that_is_released_again_is_a_double(spark: SparkSession) -> None:
     """The offsets of the group were reset, or a frozen worker came back. It makes no difference whether the first release is read."""
     again = [(0, 6, LATER_MS, release(("f", 0, 1), 1, wrote_ms=LATER_MS))]

@@ -81,6 +81,7 @@ def test_images_are_pushed_to_a_registry(recorder: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.process
+@pytest.mark.slow
 def test_the_values_for_the_chart_name_other_images_once_something_has_changed(
     recorder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ def harness(clock: WrongClock, tmp_path: Path) -> Iterator[WorkerHarness]:
         yield made
 
 
+@pytest.mark.slow
 def test_records_that_wait_because_a_brokers_clock_was_ahead_are_an_alarm_until_they_come_out(
     harness: WorkerHarness, clock: WrongClock
 ) -> None:

@@ -53,6 +53,7 @@ def test_every_rebalance_of_the_classic_protocol_is_told_once_with_what_moved(ha
     assert [r.affected_workers + r.unaffected_workers for r in found[:3]] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_with_the_consumer_protocol_each_partition_that_has_another_worker_is_told(harness: WorkerHarness) -> None:
     orders = harness.declare((0, 1, 2), front_partitions=4, partitions=6)
     harness.start(orders, member="orders-0", protocol="consumer")
