@@ -73,17 +73,17 @@ class Seen:
     def read_error(self) -> str | None:
         """Why the next record could not be read."""
     @property
+    def commit_error(self) -> str | None:
+        """Why Kafka has refused the commits of this partition, but not those of others, for ten seconds."""
+    @property
     def position(self) -> int:
         """The offset that comes next."""
-
     @property
     def lowest_unfinished(self) -> int:
         """The offset that would be committed."""
-
     @property
     def end(self) -> int:
         """The end of the partition as of the last fetch; negative if it is not known."""
-
     @property
     def waiting(self) -> int:
         """The number of held records."""

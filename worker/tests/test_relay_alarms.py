@@ -1,13 +1,15 @@
 """A worker reports an alarm again when its cause has changed, but not when only time has passed."""
 
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from delayed_topics_core.events import Event
 from delayed_topics_core.layout import LayoutSpec, initial
@@ -20,6 +22,7 @@ from delayed_topics_engine import Seen
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.events import EventFollower
 from delayed_topics_kafka.model import TopicInfo
+from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker import alarms
 from delayed_topics_worker.alarms import (
     CHANGE_REPEAT_SECONDS,
@@ -120,6 +123,36 @@ def test_an_alarm_that_kafka_did_not_take_is_told_once_it_does_by_a_worker_that_
             wait_until(
                 lambda: is_reported("alarm", reason="MisroutedRecords", raised=True), what="the alarm is reported"
             )
+
+
+@pytest.mark.broker
+def test_a_partition_whose_commits_kafka_refuses_is_an_alarm_while_its_neighbours_are_served(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
+    orders = harness.declare((0,), front_partitions=2)
+    front = orders.names.front
+
+    def refused(answer: bytes) -> bytes:
+        """Returns the answer to a commit with an error for the first front partition: its metadata are too large. In the answer, the name
+        of a topic is followed by the number of its partitions, and each number of a partition by its error."""
+        before, name, after = answer.partition(bytes([len(front) + 1]) + front.encode())
+        if after[1:5] == struct.pack(">i", 0):
+            after = after[:5] + struct.pack(">h", KafkaError.OFFSET_METADATA_TOO_LARGE) + after[7:]
+        return before + name + after
+
+    wire.change_answers(Api.OFFSET_COMMIT, refused)
+    worker = harness.start(orders)
+    for n in range(20):
+        orders.produce(b"%d" % n, partition=n % 2)
+    orders.flush()
+
+    assert len(orders.ready(20)) == 20
+    alarms = partial(worker.get, "/status")
+    wait_until(lambda: f"Kafka refuses to commit {front} [0]" in str(alarms()), what="an alarm", timeout_seconds=60)
+    orders.produce(b"20", partition=1)
+    orders.flush()
+    assert len(orders.ready(21)) == 21
+    assert f"commit {front} [1]" not in str(alarms())
 
 
 def removed_from(*partitions: int) -> Alarm:

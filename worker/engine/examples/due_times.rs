@@ -11,7 +11,7 @@ use delayed_topics_engine::layout::Layout;
 use delayed_topics_engine::reading::Header;
 use delayed_topics_engine::record::{Policy, Record, Side};
 use delayed_topics_engine::release::LowerBoundMs;
-use delayed_topics_engine::routing::{decide, take_turn, Decision, Hop, Turn};
+use delayed_topics_engine::routing::{decide, take_turn, Decision, Hop, Outcome};
 use delayed_topics_engine::writing::CopyHeaders;
 
 const RECORDS: u32 = 1_000_000;
@@ -122,10 +122,10 @@ impl Simulation {
         loop {
             now_ms = now_ms.max(waiting.turn_at_ms);
             match take_turn(&record, waiting, &self.policy, LowerBoundMs(now_ms)) {
-                Turn::Release(_) => return (now_ms, None, now_ms),
-                Turn::Hop(hop) => return (now_ms, Some(self.copy(&headers, &record, &hop, now_ms)), 0),
-                Turn::Hold(held) => waiting = held,
-                Turn::DeadLetter(dead) => panic!("a dead letter: {dead:?}"),
+                Outcome::Release(_) => return (now_ms, None, now_ms),
+                Outcome::Hop(hop) => return (now_ms, Some(self.copy(&headers, &record, &hop, now_ms)), 0),
+                Outcome::Hold(held) => waiting = held,
+                Outcome::DeadLetter(dead) => panic!("a dead letter: {dead:?}"),
             }
         }
     }

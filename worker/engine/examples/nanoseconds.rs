@@ -11,7 +11,7 @@ use delayed_topics_engine::layout::Layout;
 use delayed_topics_engine::reading::Header;
 use delayed_topics_engine::record::{Policy, Record, Side};
 use delayed_topics_engine::release::LowerBoundMs;
-use delayed_topics_engine::routing::{decide, take_turn, Decision, Turn};
+use delayed_topics_engine::routing::{decide, take_turn, Decision, Outcome};
 use delayed_topics_engine::writing::{CopyHeaders, HeaderSink};
 
 const ROUNDS: usize = 101;
@@ -96,13 +96,13 @@ impl Bench {
         self.encoded.0.clear();
         match decide(&record, &self.policy, NOW, NOW) {
             Decision::Wait(wait) if side == Side::Front => match wait.take_turn(&record, &self.policy, NOW) {
-                Turn::Release(release) => {
+                Outcome::Release(release) => {
                     self.copies.release(headers.iter().copied(), place, &release, &mut self.encoded);
                 }
                 turn => panic!("not due: {turn:?}"),
             },
             Decision::Wait(wait) => match take_turn(&record, wait.waiting, &self.policy, NOW) {
-                Turn::Release(release) => {
+                Outcome::Release(release) => {
                     self.copies.release(headers.iter().copied(), place, &release, &mut self.encoded);
                 }
                 turn => panic!("not due: {turn:?}"),

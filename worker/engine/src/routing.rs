@@ -49,7 +49,7 @@ pub struct Wait<'a> {
 impl<'a> Wait<'a> {
     /// Decides as the function `take_turn` does, without reading the headers again. `record` must be the one that is waiting.
     #[must_use]
-    pub fn take_turn<H: Headers<'a>>(self, record: &Record<'a, H>, policy: &Policy, now: LowerBoundMs) -> Turn<'a> {
+    pub fn take_turn<H: Headers<'a>>(self, record: &Record<'a, H>, policy: &Policy, now: LowerBoundMs) -> Outcome<'a> {
         turn_of(record, self.own, self.root, self.waiting, policy, now)
     }
 }
@@ -100,9 +100,9 @@ impl DeadLetter<'_> {
     }
 }
 
-/// What happens to a record whose turn has come.
+/// What becomes of a record: when it is read, or when its turn has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn<'a> {
+pub enum Outcome<'a> {
     /// The record is due.
     Release(Release<'a>),
     /// The record hops again, because it is not due, or its ready topic is missing.
@@ -112,6 +112,19 @@ pub enum Turn<'a> {
     /// The record cannot be released: its ready topic is no longer allowed, or was missing for too long. Headers that are no longer
     /// readable are another cause, which only a bug of the engine can bring about.
     DeadLetter(DeadLetter<'a>),
+}
+
+impl Outcome<'_> {
+    /// The due time; `None` for a dead letter that has none.
+    #[must_use]
+    pub fn due_at_ms(&self) -> Option<i64> {
+        match self {
+            Outcome::Release(release) => Some(release.due_at_ms()),
+            Outcome::Hop(hop) => Some(hop.due_at_ms),
+            Outcome::Hold(waiting) => Some(waiting.due_at_ms),
+            Outcome::DeadLetter(dead) => dead.due_at_ms,
+        }
+    }
 }
 
 /// Decides for the first time what happens to a record.
@@ -248,10 +261,10 @@ pub fn take_turn<'a, H: Headers<'a>>(
     waiting: Waiting,
     policy: &Policy,
     now: LowerBoundMs,
-) -> Turn<'a> {
+) -> Outcome<'a> {
     match record.read() {
         Ok((own, root)) => turn_of(record, own, root, waiting, policy, now),
-        Err(cause) => Turn::DeadLetter(dead_letter(record, None, cause)),
+        Err(cause) => Outcome::DeadLetter(dead_letter(record, None, cause)),
     }
 }
 
@@ -263,24 +276,24 @@ pub fn turn_of<'a, H: Headers<'a>>(
     waiting: Waiting,
     policy: &Policy,
     now: LowerBoundMs,
-) -> Turn<'a> {
+) -> Outcome<'a> {
     let due_at_ms = waiting.due_at_ms;
     if due_at_ms <= now.0 {
         return match ready_place(record, &own, root, policy) {
-            Ok(to) => Release::prepare(own, root, due_at_ms, to, now).map_or(Turn::Hold(waiting), Turn::Release),
+            Ok(to) => Release::prepare(own, root, due_at_ms, to, now).map_or(Outcome::Hold(waiting), Outcome::Release),
             Err(NoReadyPlace::NotAllowed(topic)) => {
                 let cause = Cause::TargetNotAllowed(topic);
-                Turn::DeadLetter(DeadLetter { own, root, due_at_ms: Some(due_at_ms), cause })
+                Outcome::DeadLetter(DeadLetter { own, root, due_at_ms: Some(due_at_ms), cause })
             }
             Err(NoReadyPlace::Missing) => wait_for_topic(own, root, waiting, policy, now),
             Err(NoReadyPlace::Unknown) => {
-                Turn::Hold(Waiting { turn_at_ms: now.0.saturating_add(TARGET_UNKNOWN_MS), ..waiting })
+                Outcome::Hold(Waiting { turn_at_ms: now.0.saturating_add(TARGET_UNKNOWN_MS), ..waiting })
             }
         };
     }
     match next_kind(&policy.layout, None, due_at_ms.saturating_sub(now.0)) {
-        Some(kind) => Turn::Hop(Hop { own, root, due_at_ms, partition: kind.lane(root.partition) }),
-        None => Turn::Hold(Waiting { turn_at_ms: due_at_ms, ..waiting }),
+        Some(kind) => Outcome::Hop(Hop { own, root, due_at_ms, partition: kind.lane(root.partition) }),
+        None => Outcome::Hold(Waiting { turn_at_ms: due_at_ms, ..waiting }),
     }
 }
 
@@ -291,20 +304,20 @@ fn wait_for_topic<'a>(
     waiting: Waiting,
     policy: &Policy,
     now: LowerBoundMs,
-) -> Turn<'a> {
+) -> Outcome<'a> {
     let Policy { outage_budget_seconds, .. } = *policy;
     let overdue_ms = now.0.saturating_sub(waiting.due_at_ms);
     if let Some(requested) = own.target.filter(|_| overdue_ms >= i64::from(outage_budget_seconds) * 1000) {
         let cause = Cause::TargetUnavailable { topic: requested.topic, outage_budget_seconds };
-        return Turn::DeadLetter(DeadLetter { own, root, due_at_ms: Some(waiting.due_at_ms), cause });
+        return Outcome::DeadLetter(DeadLetter { own, root, due_at_ms: Some(waiting.due_at_ms), cause });
     }
     let kind = policy.layout.longest_within(TARGET_WAIT_MS).filter(|kind| kind.delay_ms() <= TARGET_WAIT_MS);
     match kind {
         Some(kind) => {
             let partition = kind.lane(root.partition);
-            Turn::Hop(Hop { own, root, due_at_ms: waiting.due_at_ms, partition })
+            Outcome::Hop(Hop { own, root, due_at_ms: waiting.due_at_ms, partition })
         }
-        None => Turn::Hold(Waiting { turn_at_ms: now.0.saturating_add(TARGET_HELD_MS), ..waiting }),
+        None => Outcome::Hold(Waiting { turn_at_ms: now.0.saturating_add(TARGET_HELD_MS), ..waiting }),
     }
 }
 

@@ -7,7 +7,7 @@ use delayed_topics_engine::layout::Layout;
 use delayed_topics_engine::reading::Header;
 use delayed_topics_engine::record::{Policy, Record, Side};
 use delayed_topics_engine::release::LowerBoundMs;
-use delayed_topics_engine::routing::{dead_letter, decide, take_turn, Decision, Turn, Waiting};
+use delayed_topics_engine::routing::{dead_letter, decide, take_turn, Decision, Outcome, Waiting};
 use delayed_topics_engine::writing::{CopyHeaders, Extent};
 
 const T: i64 = 1_790_000_000_000;
@@ -62,8 +62,8 @@ fn a_retry_hops_and_is_released_when_it_is_due_and_not_before() {
     let Decision::Wait(wait) = decide(&hopped, &policy(), LowerBoundMs(T), LowerBoundMs(T)) else { panic!("it waits") };
     let waiting = Waiting { due_at_ms: T + 10_000, turn_at_ms: T + 10_000, misrouted: false };
     assert_eq!(wait.waiting, waiting);
-    assert_eq!(take_turn(&hopped, waiting, &policy(), LowerBoundMs(T + 9_999)), Turn::Hold(waiting));
-    let Turn::Release(release) = take_turn(&hopped, waiting, &policy(), LowerBoundMs(T + 10_001)) else {
+    assert_eq!(take_turn(&hopped, waiting, &policy(), LowerBoundMs(T + 9_999)), Outcome::Hold(waiting));
+    let Outcome::Release(release) = take_turn(&hopped, waiting, &policy(), LowerBoundMs(T + 10_001)) else {
         panic!("due")
     };
 
@@ -87,7 +87,7 @@ fn one_that_is_not_due_when_its_partition_is_served_hops_on() {
     let hopped = record(DELAYS, &hop);
     let Decision::Wait(wait) = decide(&hopped, &policy(), LowerBoundMs(T), LowerBoundMs(T)) else { panic!("it waits") };
     assert_eq!(wait.waiting.turn_at_ms, T + 10_000);
-    let Turn::Hop(on) = take_turn(&hopped, wait.waiting, &policy(), LowerBoundMs(T + 10_000)) else {
+    let Outcome::Hop(on) = take_turn(&hopped, wait.waiting, &policy(), LowerBoundMs(T + 10_000)) else {
         panic!("60 s left")
     };
     assert_eq!((on.partition, on.due_at_ms, on.root.partition), (3, T + 70_000, 1));

@@ -304,6 +304,24 @@ def _why_silent(unreadable: Unreadable) -> str:
     )
 
 
+def of_refused_commits(owned: Iterable[AssignedPartition]) -> list[Alarm]:
+    """Returns one alarm for each topic, about a partition whose commits Kafka refuses, but not those of others."""
+    by_topic: dict[str, list[AssignedPartition]] = {}
+    for partition in owned:
+        if partition.seen is not None and partition.seen.commit_error is not None:
+            by_topic.setdefault(partition.served.topic, []).append(partition)
+    return [Alarm(topic, Reason.NOT_RELEASING, _of_commit(parts)) for topic, parts in by_topic.items()]
+
+
+def _of_commit(parts: Sequence[AssignedPartition]) -> str:
+    error = parts[0].seen.commit_error if parts[0].seen else None
+    return (
+        f"Kafka refuses to commit {parts[0]} ({error}), so the worker releases only some thousands of records more. They come out again "
+        "after a restart. If the metadata are too large, set offset.metadata.max.bytes of the brokers to 4096 or more. Otherwise allow the "
+        f"workers to commit{_further(parts)}"
+    )
+
+
 def of_unassigned(unassigned: Mapping[TopicPartitionKey, float], served: Iterable[Served]) -> list[Alarm]:
     """Returns one alarm for each delayed topic, about the partition that has been without a worker for the longest time.
     `unassigned`: for how many seconds each partition has had no worker."""

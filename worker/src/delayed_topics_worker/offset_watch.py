@@ -9,7 +9,7 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_core.settings import least_retention_seconds
 from delayed_topics_kafka.admin import KafkaAdmin
 
-from delayed_topics_worker.alarms import Alarm, AtRisk, Unreadable, of_retention, of_unreadable
+from delayed_topics_worker.alarms import Alarm, AtRisk, Unreadable, of_refused_commits, of_retention, of_unreadable
 from delayed_topics_worker.assigned import AssignedPartition
 from delayed_topics_worker.known_offsets import KnownOffsets
 from delayed_topics_worker.pending import Pending, PendingWatch, Unfinished
@@ -62,7 +62,8 @@ class OffsetWatch:
             unreleased = [u for owned, span in spans.items() if (u := _unreleased(owned, span))]
             self._retention.look(unreleased, now_ms)
             self._pending.look([one for owned in spans if (one := _unfinished(owned))], now_ms)
-        return of_retention(self._at_risk(spans), now_ms) + of_unreadable(self._unreadable(spans, now))
+        of_reading = of_retention(self._at_risk(spans), now_ms) + of_unreadable(self._unreadable(spans, now))
+        return of_reading + of_refused_commits(spans)
 
     def _at_risk(self, spans: Spans) -> list[AtRisk]:
         risks = self._retention.risks

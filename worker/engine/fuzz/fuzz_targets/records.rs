@@ -12,7 +12,7 @@ use delayed_topics_engine::own::Own;
 use delayed_topics_engine::reading::Header;
 use delayed_topics_engine::record::{Policy, ReadyTopic, Record, Side};
 use delayed_topics_engine::release::LowerBoundMs;
-use delayed_topics_engine::routing::{dead_letter, decide, take_turn, Decision, Turn};
+use delayed_topics_engine::routing::{dead_letter, decide, take_turn, Decision, Outcome};
 use delayed_topics_engine::writing::{CopyHeaders, HeaderSink};
 use libfuzzer_sys::fuzz_target;
 
@@ -123,18 +123,18 @@ fuzz_target!(|any: Any<'_>| {
         Decision::Wait(wait) => {
             let due_at_ms = wait.waiting.due_at_ms;
             match take_turn(&record, wait.waiting, &policy, later) {
-                Turn::Release(release) => {
+                Outcome::Release(release) => {
                     assert!(due_at_ms <= later.0, "released {} ms early", due_at_ms - later.0);
                     let mut sink = copied();
                     copies.release(each.iter().copied(), place, &release, &mut sink);
                     assert!(sink.foreign.next().is_none());
                 }
-                Turn::Hop(hop) => {
+                Outcome::Hop(hop) => {
                     assert!(due_at_ms > later.0 || asks_target);
                     copies.hop(each.iter().copied(), place, &hop, &mut copied());
                 }
-                Turn::Hold(_) => assert!(due_at_ms > later.0 || asks_target),
-                Turn::DeadLetter(dead) => assert!(asks_target, "what was read once is unreadable: {dead:?}"),
+                Outcome::Hold(_) => assert!(due_at_ms > later.0 || asks_target),
+                Outcome::DeadLetter(dead) => assert!(asks_target, "what was read once is unreadable: {dead:?}"),
             }
         }
         Decision::Hop(hop) => copies.hop(each.iter().copied(), place, &hop, &mut copied()),

@@ -1,14 +1,14 @@
 //! Applies requests of the control topic: cancels records, or changes their due times.
 
 use super::changes::{Change, Changed};
-use super::copying::{Outcome, Sending};
+use super::copying::Sending;
 use super::producers::Output;
 use super::stored::StoredHeaders;
 use crate::dead_letter::Cause;
 use crate::place::Place;
 use crate::reading::OwnHeaders;
 use crate::record::Record;
-use crate::routing::{turn_of, DeadLetter, Turn, Waiting};
+use crate::routing::{turn_of, DeadLetter, Outcome, Waiting};
 
 impl<P: Output> Sending<'_, P> {
     /// Returns what becomes of a record: `outcome`, changed by the request for the record if there is one.
@@ -72,9 +72,9 @@ impl<P: Output> Sending<'_, P> {
         match turn_of(record, own, root, waiting, &self.served.policy, self.now) {
             // hops are made even while releases are paused: a record that is held instead has its turn at `at_ms` only, even if the pause
             // ends long before
-            turn @ (Turn::Hop(_) | Turn::Hold(_)) => turn.into(),
+            outcome @ (Outcome::Hop(_) | Outcome::Hold(_)) => outcome,
             _ if self.served.paused => Outcome::Hold(waiting),
-            turn => turn.into(),
+            outcome => outcome,
         }
     }
 

@@ -149,7 +149,7 @@ impl Clock {
             match event {
                 Event::Delivered(mut probes) => {
                     while let Some((sent_ns, outcome)) = probes.next_timed() {
-                        self.take_outcome(
+                        self.take_delivery_report(
                             i64::try_from(sent_ns).unwrap_or(i64::MAX),
                             outcome.map_err(|refusal| refusal.error),
                         );
@@ -164,7 +164,7 @@ impl Clock {
         }
     }
 
-    fn take_outcome(&mut self, sent_ns: i64, outcome: Result<Option<i64>, Error>) {
+    fn take_delivery_report(&mut self, sent_ns: i64, outcome: Result<Option<i64>, Error>) {
         self.problem = match outcome {
             Ok(Some(appended_ms)) => {
                 self.samples.add(sent_ns, boot_ns(), appended_ms);

@@ -115,16 +115,15 @@ impl Commits {
     /// partition is chosen that Kafka refuses only if it refuses this member; otherwise the fence would close for all partitions.
     fn choose(&self, slots: &Slots, renew: bool, now_ns: i64) -> Vec<usize> {
         let is_able = |partition: &Partition| partition.may_commit() && now_ns >= partition.commit_at_ns;
-        let able = || slots.iter().filter(|(_, partition)| is_able(partition));
-        let (refused, mut chosen): (Vec<_>, Vec<_>) =
-            able().filter(|(_, partition)| partition.dirty).partition(|(_, partition)| is_refused(partition));
+        let dirty = slots.iter().filter(|(_, partition)| is_able(partition) && partition.dirty);
+        let (refused, mut chosen): (Vec<_>, Vec<_>) = dirty.partition(|(_, partition)| is_refused(partition));
         if !renew {
             chosen.extend(slots.stale(now_ns));
         } else if chosen.is_empty() {
-            let others = slots.iter().filter(|(_, partition)| is_refused(partition));
-            let topics: HashSet<&str> = others.map(|(_, partition)| partition.name.as_str()).collect();
-            let intact = able().filter(|(_, partition)| !is_refused(partition));
-            chosen.extend(intact.min_by_key(|(_, partition)| topics.contains(partition.name.as_str())));
+            let (others, intact): (Vec<_>, Vec<_>) = slots.iter().partition(|(_, partition)| is_refused(partition));
+            let topics: HashSet<&str> = others.iter().map(|(_, partition)| partition.name.as_str()).collect();
+            let able = intact.into_iter().filter(|(_, p)| is_able(p));
+            chosen.extend(able.min_by_key(|(_, p)| topics.contains(p.name.as_str())));
         }
         if chosen.is_empty() || !renew && !self.was_refused {
             if let Some((slot, _)) = refused.iter().min_by_key(|(_, partition)| partition.commit_at_ns) {
@@ -149,6 +148,7 @@ impl Commits {
             let Some(why) = why else {
                 partition.committed = partition.committed.max(*acknowledged);
                 partition.commit_at_ns = 0;
+                partition.commit_refused = None;
                 partition.renew_at_ns = now_ns.saturating_add(self.renew_ns);
                 continue;
             };
@@ -156,6 +156,7 @@ impl Commits {
             // retried at once, this partition would be the only one committed: nothing would be accepted, and the fence would close for all
             if !self.was_refused || PARTITION_ERRORS.contains(&why.code) {
                 partition.commit_at_ns = now_ns + RETRY_PARTITION_NS;
+                partition.commit_refused.get_or_insert_with(|| (now_ns, why.to_string()));
             }
         }
         if let Some(first) = answers.iter().flatten().next() {

@@ -17,8 +17,8 @@ use crate::dead_letter::Cause;
 use crate::kafka::{code, Copy, Error};
 use crate::own::Own;
 use crate::record::{Policy, Record, Side};
-use crate::release::{LowerBoundMs, Release};
-use crate::routing::{dead_letter, decide, lacks_target, take_turn, DeadLetter, Decision, Hop, Turn, Waiting};
+use crate::release::LowerBoundMs;
+use crate::routing::{dead_letter, decide, lacks_target, take_turn, Decision, Outcome, Waiting};
 use crate::writing::{self, Extent};
 
 /// How many copies a partition queues before the fence is checked again.
@@ -27,14 +27,6 @@ const AT_ONCE: u32 = 500;
 const UNKNOWN_PARTITION_NS: i64 = 5_000_000_000;
 /// Roughly how many `dt-` headers a copy has.
 const OWN_HEADERS: usize = 8;
-
-/// What becomes of a record that `Held::take` returned.
-pub(super) enum Outcome<'r> {
-    Release(Release<'r>),
-    Hop(Hop<'r>),
-    DeadLetter(DeadLetter<'r>),
-    Hold(Waiting),
-}
 
 impl Outcome<'_> {
     fn target(&self) -> Target {
@@ -46,16 +38,6 @@ impl Outcome<'_> {
         }
     }
 
-    /// The due time; `None` for a dead letter that has none.
-    pub(super) fn due_at_ms(&self) -> Option<i64> {
-        match self {
-            Outcome::Release(release) => Some(release.due_at_ms()),
-            Outcome::Hop(hop) => Some(hop.due_at_ms),
-            Outcome::Hold(waiting) => Some(waiting.due_at_ms),
-            Outcome::DeadLetter(dead) => dead.due_at_ms,
-        }
-    }
-
     /// Whether the record is due but not released because the topic that it requests is missing.
     fn waits_for_target<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, policy: &Policy, now: LowerBoundMs) -> bool {
         match self {
@@ -63,17 +45,6 @@ impl Outcome<'_> {
             Outcome::Hop(hop) => hop.due_at_ms <= now.0 && lacks_target(record, &hop.own, hop.root, policy),
             Outcome::Hold(waiting) => waiting.due_at_ms <= now.0 && waiting.turn_at_ms > now.0,
             Outcome::Release(_) | Outcome::DeadLetter(_) => false,
-        }
-    }
-}
-
-impl<'r> From<Turn<'r>> for Outcome<'r> {
-    fn from(turn: Turn<'r>) -> Self {
-        match turn {
-            Turn::Release(release) => Outcome::Release(release),
-            Turn::Hop(hop) => Outcome::Hop(hop),
-            Turn::Hold(waiting) => Outcome::Hold(waiting),
-            Turn::DeadLetter(dead) => Outcome::DeadLetter(dead),
         }
     }
 }
@@ -229,7 +200,7 @@ impl<P: Output> Sending<'_, P> {
 
     fn route<'r>(&self, record: &Record<'r, StoredHeaders<'r>>, taken: &Taken) -> Outcome<'r> {
         if let Some(waiting) = taken.waiting {
-            return take_turn(record, waiting, &self.served.policy, self.now).into();
+            return take_turn(record, waiting, &self.served.policy, self.now);
         }
         let read_at = LowerBoundMs(taken.read_at_ms.saturating_sub(self.served.skew_ms).min(self.now.0));
         match decide(record, &self.served.policy, self.now, read_at) {
@@ -238,7 +209,7 @@ impl<P: Output> Sending<'_, P> {
                 // in a delays partition, records that have waited longer come first
                 let at_once = record.side == Side::Front && waiting.turn_at_ms <= self.now.0 && !self.served.paused;
                 if at_once {
-                    wait.take_turn(record, &self.served.policy, self.now).into()
+                    wait.take_turn(record, &self.served.policy, self.now)
                 } else {
                     Outcome::Hold(waiting)
                 }

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use super::changes::{Change, Changed};
 use super::copying::{Goes, Sending};
-use super::outcomes::refuse;
+use super::delivery_reports::refuse;
 use super::partition::{Partition, MAX_UNCOMMITTED};
 use super::producers::{Output, To};
 use super::slots::CopyOf;

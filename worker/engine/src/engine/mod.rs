@@ -14,14 +14,15 @@ mod copying;
 #[cfg(test)]
 mod copying_tests;
 mod delayed;
+mod delivery_reports;
 mod ending;
 mod engine_event;
 mod held;
 mod histogram;
 mod intake;
 mod memory;
-mod outcomes;
 mod partition;
+mod placing;
 mod producers;
 mod rebalance;
 mod refusals;
@@ -209,7 +210,7 @@ impl Engine {
     /// Does the work that is pending now. Returns whether there was any.
     pub fn turn(&mut self) -> bool {
         let mut busy = self.take_events();
-        busy |= self.take_outcomes();
+        busy |= self.take_delivery_reports();
         self.settle();
         self.revoke();
         self.subscribe_settled();

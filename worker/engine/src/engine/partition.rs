@@ -63,6 +63,8 @@ pub struct Partition {
     pub(super) dirty: bool,
     /// When the partition may be committed again after Kafka refused its last commit, but not the commits of others; otherwise 0.
     pub(super) commit_at_ns: i64,
+    /// Since when Kafka has refused its commits, but not those of others, and why.
+    pub(super) commit_refused: Option<(i64, String)>,
     /// When the partition is committed again although nothing has changed. See `renewals`.
     pub(super) renew_at_ns: i64,
     /// Records that are sent alone, by offset, because Kafka refused their copies, or a batch or transaction that had them.
@@ -116,6 +118,7 @@ impl Partition {
             has_commit: false,
             dirty: false,
             commit_at_ns: 0,
+            commit_refused: None,
             renew_at_ns: i64::MAX,
             alone: BTreeMap::new(),
             changed: BTreeMap::new(),

@@ -8,6 +8,8 @@ use super::topic::TARGETS;
 use super::{boot_ns, Engine};
 use crate::kafka::Error;
 
+const COMMIT_REFUSED_NS: i64 = 10_000_000_000;
+
 /// The state of a partition at one moment.
 #[derive(Clone, Debug)]
 pub struct Seen {
@@ -21,6 +23,8 @@ pub struct Seen {
     pub held_back: bool,
     /// Why the next record could not be read.
     pub read_error: Option<String>,
+    /// Why Kafka has refused its commits for ten seconds, but not those of others.
+    pub commit_error: Option<String>,
     /// The offset that is read next.
     pub position: i64,
     /// The offset that would be committed now.
@@ -77,6 +81,11 @@ impl Engine {
                 state: name(partition.state),
                 held_back: partition.paused == Some(Pause::HeldBack),
                 read_error: partition.read_error.clone(),
+                commit_error: partition
+                    .commit_refused
+                    .as_ref()
+                    .filter(|(since_ns, _)| now_ns - since_ns >= COMMIT_REFUSED_NS)
+                    .map(|(_, why)| why.clone()),
                 position: partition.window.position(),
                 lowest_unfinished: partition.window.lowest_unfinished(),
                 end: partition.end,

@@ -13,7 +13,7 @@ use crate::place::Place;
 use crate::reading::Headers;
 use crate::record::{self, ReadyTopic, Side};
 use crate::release::{LowerBoundMs, Release};
-use crate::routing::{self, DeadLetter, Decision, Hop, Turn, Waiting};
+use crate::routing::{self, DeadLetter, Decision, Hop, Outcome, Waiting};
 use crate::writing::CopyHeaders;
 
 type List = Vec<(Vec<u8>, Option<Vec<u8>>)>;
@@ -155,10 +155,10 @@ pub fn decide(py: Python<'_>, record: &Record, policy: &Policy, now_ms: i64) -> 
 pub fn take_turn(py: Python<'_>, record: &Record, wait: &Wait, policy: &Policy, now_ms: i64) -> PyResult<WaitOrCopy> {
     let borrowed = record.borrowed();
     Ok(match routing::take_turn(&borrowed, wait.waiting(), &policy.0, LowerBoundMs(now_ms)) {
-        Turn::Release(release) => WaitOrCopy::Copy(release_copy(py, &borrowed, &release, &policy.0)?),
-        Turn::Hop(hop) => WaitOrCopy::Copy(hop_copy(py, &borrowed, &hop)?),
-        Turn::Hold(waiting) => WaitOrCopy::Wait(Wait::of(wait.root.clone(), waiting)),
-        Turn::DeadLetter(dead) => WaitOrCopy::Copy(dead_letter_copy(py, &borrowed, &dead, true)?),
+        Outcome::Release(release) => WaitOrCopy::Copy(release_copy(py, &borrowed, &release, &policy.0)?),
+        Outcome::Hop(hop) => WaitOrCopy::Copy(hop_copy(py, &borrowed, &hop)?),
+        Outcome::Hold(waiting) => WaitOrCopy::Wait(Wait::of(wait.root.clone(), waiting)),
+        Outcome::DeadLetter(dead) => WaitOrCopy::Copy(dead_letter_copy(py, &borrowed, &dead, true)?),
     })
 }
 
