@@ -120,6 +120,7 @@ def test_lost_records_are_an_alarm_and_those_that_get_their_offsets_come_out_whe
         assert {f"after {n}".encode() for n in range(10)} <= {r.value for r in orders.ready(13)}
 
 
+@pytest.mark.slow
 def test_records_that_got_the_offsets_of_lost_ones_while_kafka_was_slow_are_an_alarm_and_not_passed_over(
     tmp_path: Path,
 ) -> None:
