@@ -58,7 +58,7 @@ def test_a_settled_record_that_is_released_again_is_a_double(spark: SparkSession
 
 
 @pytest.mark.slow
-def test_it_is_told_by_the_link_that_it_came_after_and_by_no_other(spark: SparkSession) -> None:
+def test_a_copy_that_came_again_is_told_by_the_link_that_it_came_after_and_by_no_other(spark: SparkSession) -> None:
     again = [(0, 6, LATER_MS, release(("f", 0, 1), 1, wrote_ms=LATER_MS))]
     following = replace(
         linked(spark, again=again), bounds=replace(LINK, front_from=(6, 6), new_from={**LINK.new_from, READY: (7, 3)})

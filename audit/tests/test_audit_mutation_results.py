@@ -57,7 +57,7 @@ def test_a_run_that_is_cut_short_keeps_its_seeds_with_their_commit(run: Run, tmp
     assert [file.name for file in tmp_path.iterdir()] == ["results.json"]
 
 
-def test_it_goes_on_where_it_ended(run: Run, judged: list[int], tmp_path: Path) -> None:
+def test_a_run_of_mutations_goes_on_where_it_ended(run: Run, judged: list[int], tmp_path: Path) -> None:
     run("0:2")
     assert "2 of 3 seeds are in" in run("0:3")
     assert judged == [2]
@@ -81,14 +81,14 @@ def test_a_changed_work_tree_is_told_and_begins_anew(run: Run, judged: list[int]
     assert written(tmp_path)["commit"] == "abc-dirty"
 
 
-def test_it_says_how_far_it_is(run: Run) -> None:
+def test_a_run_of_mutations_says_how_far_it_is(run: Run) -> None:
     said = run("4:6").splitlines()
     assert said[0].startswith("seed 4 (1 of 2): 0.0 s, ")
     assert said[0].endswith(" min left")
     assert "early            2 of 2" in said
 
 
-def test_it_fails_if_any_seed_is_wrong_be_it_one_of_the_run_before(
+def test_a_run_of_mutations_fails_if_any_seed_is_wrong_be_it_one_of_the_run_before(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def exit_code(seeds: str) -> int:

@@ -50,7 +50,7 @@ def test_a_record_that_came_out_where_it_asked_to_is_released(spark: SparkSessio
     assert flaws(found) == {}
 
 
-def test_one_that_came_out_nowhere_is_lost(spark: SparkSession) -> None:
+def test_a_record_with_a_target_that_came_out_nowhere_is_lost(spark: SparkSession) -> None:
     assert flaws(window(spark, ["invoices"])) == {"lost": ["f:1:0"]}
 
 
@@ -69,7 +69,7 @@ def test_whatever_else_is_in_such_a_topic_is_passed_over(spark: SparkSession) ->
     assert (fates(found), flaws(found)) == ({"f:1:0": "released"}, {})
 
 
-def test_one_that_came_out_elsewhere_than_it_asked_to_is_told(spark: SparkSession) -> None:
+def test_a_record_that_came_out_elsewhere_than_it_asked_to_is_told(spark: SparkSession) -> None:
     cases = [
         ("invoices", "ready", 1),
         (None, "invoices", 1),
@@ -84,7 +84,7 @@ def test_one_that_came_out_elsewhere_than_it_asked_to_is_told(spark: SparkSessio
     assert flaws(found) == {"wrong_partition": [f"f:1:{at}" for at in range(5)]}
 
 
-def test_one_that_came_out_twice_is_told_with_the_topics_name(spark: SparkSession) -> None:
+def test_a_record_that_came_out_twice_is_told_with_the_topics_name(spark: SparkSession) -> None:
     twice: list[Row] = [(1, at, 1, released(("f", 1, 0), "invoices")) for at in (5, 6)]
     found = window(spark, ["invoices"], invoices=twice)
     assert flaws(found) == {"doubled": ["f:1:0"]}
@@ -109,7 +109,7 @@ def test_a_release_that_an_application_forwards_into_another_such_topic_is_not_a
     assert (fates(found), flaws(found)) == ({"f:1:0": "released", "f:1:1": "released"}, {})
 
 
-def test_one_that_is_forwarded_when_an_audit_has_settled_it_is_not_a_workers(spark: SparkSession) -> None:
+def test_a_record_that_is_forwarded_when_an_audit_has_settled_it_is_not_a_workers(spark: SparkSession) -> None:
     settled = replace(OWN, front_from=(0, 1), front_committed=(0, 1), new_from={4: (0, 0, 0), 5: (0, 0)})
     found = window(spark, ["invoices"], shipments=[(0, 0, 9, forwarded(("f", 1, 0), "invoices"))])
     assert flaws(replace(found, bounds=settled)) == {}

@@ -308,7 +308,9 @@ def test_a_header_that_no_client_can_write_leaves_its_dead_letter_where_it_is(se
 
 
 @pytest.mark.slow
-def test_one_that_is_too_large_for_the_front_topic_is_left_and_its_neighbours_are_sent(served: Served) -> None:
+def test_a_dead_letter_that_is_too_large_for_the_front_topic_is_left_and_its_neighbours_are_sent(
+    served: Served,
+) -> None:
     KafkaAdmin(served.connection).alter_topic_configs({served.names.front: {"max.message.bytes": "3000"}})
     for value in (b"before", os.urandom(5_000), b"after"):
         bury(served, value)

@@ -45,7 +45,7 @@ def test_partitions_that_came_later_and_topics_that_were_made_again_have_no_posi
     assert HANDOVER.without({"orders"}).positions == {"orders.delays": (OffsetAndMetadata(0),)}
 
 
-def test_it_is_noted_in_the_registry_and_a_damaged_one_is_an_error() -> None:
+def test_a_handover_is_noted_in_the_registry_and_a_damaged_one_is_an_error() -> None:
     record = TopicsRecord(topic="orders", handover=HANDOVER)
     assert decode(record.key, encode(record)) == record
     assert decode(record.key, encode(replace(record, handover=None))) == replace(record, handover=None)

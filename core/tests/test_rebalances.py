@@ -98,7 +98,7 @@ def test_a_worker_that_left_gave_up_its_partitions_and_the_wait_for_its_session_
     assert (last.started_at_ms, last.ended_at_ms) == (gave_up_ms, log.now_ms)
 
 
-def test_one_that_left_and_came_back_has_joined(log: EventLog) -> None:
+def test_a_worker_that_left_and_came_back_has_joined(log: EventLog) -> None:
     log.revoked(b=(2, 3))
     log.stops("b")
     log.assigned(2, a=(0, 1, 2, 3))
@@ -119,7 +119,7 @@ def test_a_worker_that_was_lost_told_nothing_and_its_session_counts(log: EventLo
     assert last.ended_at_ms - last.started_at_ms == SESSION_MS + 1_000
 
 
-def test_one_that_gave_up_and_got_back_its_partitions_can_be_lost_later(log: EventLog) -> None:
+def test_a_worker_that_gave_up_and_got_back_its_partitions_can_be_lost_later(log: EventLog) -> None:
     log.revoked(a=(0, 1), b=(2, 3))
     log.assigned(2, a=(0, 1), b=(2, 3))
     log.assigned(3, a=(0, 1, 2, 3))
@@ -168,7 +168,7 @@ def test_a_partition_that_is_given_up_in_one_generation_and_received_in_the_next
     assert shown(log)[1:] == [(3, "WorkerJoined", 1, 2, 1)]
 
 
-def test_it_has_no_end_before_all_that_moved_is_served(log: EventLog) -> None:
+def test_a_rebalance_has_no_end_before_all_that_moved_is_served(log: EventLog) -> None:
     log.starts("c")
     log.given(2, {"c": (1, 3)}, served=False)
     assert rebalances(log.events)[-1].ended_at_ms is None
@@ -176,7 +176,7 @@ def test_it_has_no_end_before_all_that_moved_is_served(log: EventLog) -> None:
     assert rebalances(log.events)[-1].ended_at_ms == log.now_ms
 
 
-def test_one_that_another_overtakes_has_an_end_though_nobody_served_it(log: EventLog) -> None:
+def test_a_rebalance_that_another_overtakes_has_an_end_though_nobody_served_it(log: EventLog) -> None:
     log.starts("c", "d")
     log.given(2, {"c": (1,)}, served=False)
     log.assigned(3, d=(1,))

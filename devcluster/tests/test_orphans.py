@@ -40,7 +40,7 @@ def test_processes_and_data_of_an_owner_that_was_killed_go(tmp_path: Path) -> No
     assert not folder.exists()
 
 
-def test_those_of_an_owner_that_lives_stay(tmp_path: Path) -> None:
+def test_processes_of_an_owner_that_lives_stay(tmp_path: Path) -> None:
     folder = owned_folder("test", tmp_path)
     child = start_detached(["sleep", "600"], log=tmp_path / "log")
     child.write(folder / "sleep.json")

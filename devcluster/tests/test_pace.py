@@ -5,7 +5,7 @@ from delayed_topics_devcluster.pace import paced
 from delayed_topics_devcluster.waiting import wait_until
 
 
-def test_it_is_done_in_turn_until_the_block_ends() -> None:
+def test_work_is_done_in_turn_until_the_block_ends() -> None:
     done: list[int] = []
     with paced(done.append, lambda: 10_000):
         wait_until(lambda: len(done) > 100, what="the action has run 100 times")

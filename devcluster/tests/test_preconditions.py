@@ -170,7 +170,7 @@ def test_a_cluster_that_others_started_is_refused_and_said_whose_it_is(others_cl
     assert "started from 600 " in refused.value.message  # the fake has this word where `pause` has a work tree
 
 
-def test_one_that_is_only_being_made_is_found_too(others_cluster: Path) -> None:
+def test_a_cluster_that_is_only_being_made_is_found_too(others_cluster: Path) -> None:
     making = subprocess.Popen(
         ["bash", "-c", 'exec -a unshare tail -f /dev/null "$0" "$1"', others_cluster, "/somebody"]
     )

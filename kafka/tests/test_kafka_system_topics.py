@@ -28,7 +28,7 @@ def all_as_wanted(admin: KafkaAdmin) -> bool:
     return all(settings_of(admin, topic) == system_topic_settings(topic, replication_factor=1) for topic in ALL)
 
 
-def test_they_are_made_repaired_and_left_alone(own_broker: Broker) -> None:
+def test_system_topics_are_made_repaired_and_left_alone(own_broker: Broker) -> None:
     admin = KafkaAdmin(Connection(bootstrap_servers=own_broker.bootstrap))
     made = ensure_system_topics(admin, replication_factor=1)
     assert {topic: info.partitions for topic, info in made.items()} == dict.fromkeys(ALL, 1)

@@ -61,7 +61,7 @@ def test_its_fields_are_those_of_the_audit_and_its_pods_are_restricted_by_templa
     assert (simulation.config_map["data"], list(simulation.config_map["binaryData"])) == ({}, ["window.json.gz"])
 
 
-def test_it_names_the_spark_of_the_image() -> None:
+def test_a_spark_application_names_the_spark_of_the_image() -> None:
     assert version("pyspark") == SPARK_VERSION
 
 
@@ -98,7 +98,7 @@ def test_its_verdict_is_read_when_it_is_complete_and_what_it_had_goes_when_its_t
     assert simulation.expired is None, "the Spark Operator would run the application again if its spec changed"
 
 
-def test_one_that_was_deleted_takes_its_spark_application_along(simulation: AuditSimulation) -> None:
+def test_an_audit_that_was_deleted_takes_its_spark_application_along(simulation: AuditSimulation) -> None:
     simulation.application_is("RUNNING")
     simulation.raw["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
     simulation.settle()
@@ -141,7 +141,9 @@ def test_why_it_failed_is_said_and_there_is_no_verdict(
     )
 
 
-def test_one_that_takes_too_long_is_ended_whatever_the_spark_operator_makes_of_it(simulation: AuditSimulation) -> None:
+def test_an_audit_that_takes_too_long_is_ended_whatever_the_spark_operator_makes_of_it(
+    simulation: AuditSimulation,
+) -> None:
     simulation.application_is("PENDING_RERUN")
     simulation.pod({"running": {}}, container=DRIVER)
     simulation.later(DEADLINE_SECONDS)
@@ -150,14 +152,18 @@ def test_one_that_takes_too_long_is_ended_whatever_the_spark_operator_makes_of_i
     assert (simulation.status["verdict"], simulation.job) == ("Unknown", None)
 
 
-def test_one_that_failed_in_time_is_not_out_of_time_for_an_operator_that_was_away(simulation: AuditSimulation) -> None:
+def test_an_audit_that_failed_in_time_is_not_out_of_time_for_an_operator_that_was_away(
+    simulation: AuditSimulation,
+) -> None:
     simulation.later(60)
     simulation.application_is("FAILED", errorMessage="driver pod failed")
     simulation.later(DEADLINE_SECONDS)
     assert message_after_pass(simulation) == "driver pod failed"
 
 
-def test_one_that_was_ended_at_its_deadline_is_out_of_time_whenever_that_is_seen(simulation: AuditSimulation) -> None:
+def test_an_audit_that_was_ended_at_its_deadline_is_out_of_time_whenever_that_is_seen(
+    simulation: AuditSimulation,
+) -> None:
     simulation.later(DEADLINE_SECONDS + 1)
     simulation.application_is("FAILED", errorMessage="driver pod failed")
     simulation.later(DEADLINE_SECONDS)
@@ -190,7 +196,7 @@ def test_when_they_are_turned_off_one_that_has_only_its_window_never_begins() ->
     assert simulation.config_map is None
 
 
-def test_one_that_somebody_removed_before_its_end_has_no_verdict(simulation: AuditSimulation) -> None:
+def test_an_audit_whose_application_somebody_removed_before_its_end_has_no_verdict(simulation: AuditSimulation) -> None:
     simulation.job = None
     assert (
         f"SparkApplication {AUDIT_NAMESPACE}/{simulation.job_name} was removed before it ended"

@@ -170,7 +170,7 @@ def test_the_verdict_on_a_deleted_delayed_topic_is_not_said_of_its_successor() -
     assert simulation.topic_model().status.last_audit is None
 
 
-def test_it_waits_for_what_it_needs_and_says_so() -> None:
+def test_an_audit_waits_for_what_it_needs_and_says_so() -> None:
     message = "Kafka does not answer"
     simulation = AuditSimulation(frozen=Waiting(reason=Reason.KAFKA_UNREACHABLE, message=message))
     plan = simulation.settle()

@@ -34,7 +34,7 @@ def test_the_oldest_comes_first_and_each_waits_for_the_verdict_of_the_one_before
     assert [turns.ahead(one) for one in every[:2]] == [None, "b"]
 
 
-def test_one_that_has_its_turn_keeps_it_against_one_that_comes_in_the_same_second() -> None:
+def test_an_audit_that_has_its_turn_keeps_it_against_one_that_comes_in_the_same_second() -> None:
     """The newcomer's name sorts first, and no object shows yet that the other audit has begun."""
     late, early = audit("a"), audit("b")
     store = stored(early)
@@ -52,7 +52,7 @@ def test_an_operator_that_restarts_goes_on_with_the_one_that_has_begun() -> None
     assert Turns(stored(late, early)).ahead(late) == "b"
 
 
-def test_one_that_is_deleted_or_made_anew_or_waits_for_the_end_of_its_window_holds_up_nobody() -> None:
+def test_an_audit_that_is_deleted_or_made_anew_or_waits_for_the_end_of_its_window_holds_up_nobody() -> None:
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     gone, waiting, other, last = audit("a"), audit("b", window={"to": tomorrow}), audit("c", topic="other"), audit("d")
     store = stored(gone, waiting, other, last)

@@ -28,7 +28,7 @@ def running(*, finalizers: tuple[str, ...] = ()) -> AuditSimulation:
     return simulation
 
 
-def test_it_gets_the_finalizer_back_and_goes_on() -> None:
+def test_an_audit_without_its_finalizer_gets_it_back_and_goes_on() -> None:
     """In the past, such an audit got the verdict `Unknown`, "was removed before it ended", and its Secret was left behind."""
     simulation = running()
     simulation.settle()
@@ -41,7 +41,7 @@ def test_it_gets_the_finalizer_back_and_goes_on() -> None:
     assert simulation.raw["metadata"]["finalizers"] == []
 
 
-def test_one_that_is_deleted_and_has_only_somebody_elses_is_cleaned_up_too() -> None:
+def test_a_deleted_audit_with_only_somebody_elses_finalizer_is_cleaned_up_too() -> None:
     simulation = running(finalizers=("example.com/theirs",))
     simulation.raw["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
     simulation.settle()

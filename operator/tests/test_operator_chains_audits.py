@@ -41,7 +41,7 @@ def test_the_next_one_begins_where_the_last_one_ended_and_new_partitions_where_t
     assert frozen.committed_offsets == {"orders": (50, 50), "orders.delays": (50, 50)}
 
 
-def test_it_reads_from_when_the_oldest_of_what_was_pending_began() -> None:
+def test_an_audit_reads_from_when_the_oldest_of_what_was_pending_began() -> None:
     offsets, ends = {"orders": (40,), "orders.delays": (34, 30)}, {**AUDITED.ends, "orders.delays": (36, 35)}
     frozen = window(replace(AUDITED, offsets=offsets, ends=ends))
     assert frozen.roots_from_offsets == {"orders": (33, 0), "orders.delays": (33, 30)}
@@ -49,7 +49,7 @@ def test_it_reads_from_when_the_oldest_of_what_was_pending_began() -> None:
     assert [frozen.from_offsets[f"orders.{kind}"] for kind in ("dead", "delays")] == [(33, 0), (34, 30)]
 
 
-def test_it_knows_what_has_come_since_the_last_one() -> None:
+def test_an_audit_knows_what_has_come_since_the_last_one() -> None:
     frozen = window(AUDITED)
     assert frozen.new_from_offsets == {"orders.delays": (0, 35), "orders.ready": (32, 0), "orders.dead": (45, 0)}
     assert frozen.unseen == ()
@@ -281,7 +281,7 @@ def test_a_chain_knows_what_has_come_there_since_the_last_one_and_begins_anew_in
     assert "invoices" not in of_ready_topics(Asked(since_last=True), without).new_from_offsets
 
 
-def test_one_that_was_made_again_may_hide_a_loss_and_audits_of_everything_say_so_ever_after() -> None:
+def test_another_ready_topic_that_was_made_again_may_hide_a_loss_and_audits_of_everything_say_so_ever_after() -> None:
     """A topic that was missing at one link and exists at the next was created again, too."""
     sentence = "topic invoices was deleted and created again. Records may have been released into the former one"
     last = ended(of_ready_topics(Asked(since_last=True)), AUDITED.since_ms)
@@ -294,7 +294,7 @@ def test_one_that_was_made_again_may_hide_a_loss_and_audits_of_everything_say_so
 
 
 @pytest.mark.parametrize("asked", [Asked(since_last=True), Asked(from_=NOW - timedelta(hours=1))], ids=str)
-def test_those_that_are_not_noted_any_more_may_hide_a_loss(asked: Asked) -> None:
+def test_ready_topics_that_are_not_noted_any_more_may_hide_a_loss(asked: Asked) -> None:
     def unrecorded(until_ms: int) -> int:
         frozen, _ = freeze_it(asked, AUDITED, ready_topics_forgotten_ms=until_ms)
         assert isinstance(frozen, AuditWindow), frozen
@@ -304,7 +304,7 @@ def test_those_that_are_not_noted_any_more_may_hide_a_loss(asked: Asked) -> None
     assert (unrecorded(0), unrecorded(begin_ms - CLOCKS_MS), unrecorded(begin_ms - CLOCKS_MS + 1)) == (0, 0, 1)
 
 
-def test_one_that_is_missing_may_hide_a_loss_and_the_others_are_read() -> None:
+def test_another_ready_topic_that_is_missing_may_hide_a_loss_and_the_others_are_read() -> None:
     frozen = of_ready_topics(Asked(), missing=["invoices"])
     assert frozen.targets == ("shipments",)
     assert frozen.perhaps_unseen == ("records may have been released into topic invoices, which does not exist",)

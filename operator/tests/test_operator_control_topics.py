@@ -101,7 +101,7 @@ def test_what_is_changed_by_hand_is_repaired() -> None:
     )
 
 
-def test_one_that_an_older_version_made_is_compacted_as_often_and_in_as_small_pieces_from_now_on() -> None:
+def test_a_control_topic_of_an_older_version_is_compacted_as_often_and_in_as_small_pieces_from_now_on() -> None:
     simulation = made()
     wanted = dict(simulation.kafka.topics[CONTROL].config)
     for setting in ("max.compaction.lag.ms", "segment.bytes"):
@@ -246,7 +246,7 @@ def test_a_live_resource_does_not_take_somebody_elses_for_its_own_and_goes_on() 
     assert (simulation.gone, set(simulation.kafka.topics)) == (True, {CONTROL})
 
 
-def test_one_that_somebody_made_in_the_place_of_ours_is_not_read_changed_or_deleted() -> None:
+def test_a_control_topic_that_somebody_made_in_the_place_of_ours_is_not_read_changed_or_deleted() -> None:
     simulation = made(deletionPolicy="Delete")
     simulation.kafka.delete(CONTROL)
     simulation.kafka.create(CONTROL, 1, config=THEIRS)
@@ -259,7 +259,7 @@ def test_one_that_somebody_made_in_the_place_of_ours_is_not_read_changed_or_dele
     assert (simulation.gone, simulation.kafka.topics) == (True, {CONTROL: theirs})
 
 
-def test_one_that_was_deleted_is_made_again_and_it_is_said_what_that_means() -> None:
+def test_a_control_topic_that_was_deleted_is_made_again_and_it_is_said_what_that_means() -> None:
     simulation = made()
     former = simulation.kafka.topics[CONTROL].id
     simulation.kafka.delete(CONTROL)
@@ -287,7 +287,7 @@ def test_audits_go_on_though_the_control_topic_was_made_again() -> None:
     assert unlike(recorded, o.kafka.topics, o.wanted.names) is None
 
 
-def test_one_that_somebody_grew_is_said_since_only_its_first_partition_is_read() -> None:
+def test_a_control_topic_that_somebody_grew_is_said_since_only_its_first_partition_is_read() -> None:
     simulation = made()
     simulation.kafka.topics[CONTROL].partitions = 3
     simulation.settle()

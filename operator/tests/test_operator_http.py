@@ -29,7 +29,7 @@ HAS_IPV6 = INTERFACES.exists() and f"{1:032x} " in INTERFACES.read_text()
     "address",
     ["127.0.0.1", pytest.param("[::1]", marks=pytest.mark.skipif(not HAS_IPV6, reason="this machine has no IPv6"))],
 )
-def test_it_answers_at_the_addresses_of_either_family(address: str) -> None:
+def test_the_operator_answers_at_addresses_of_either_family(address: str) -> None:
     """The kubelet probes the pod's address, which is an IPv6 address in an IPv6 cluster."""
 
     assert asyncio.run(answers(Health(elector=cast("Elector", None)), "/livez", address=address)) == ["ok\n"]

@@ -46,7 +46,7 @@ def test_audits_and_their_executors_have_them() -> None:
     assert job["annotations"] == {"a": "b"}
 
 
-def test_one_that_is_no_pair_is_refused_at_the_start() -> None:
+def test_a_pod_label_that_is_no_pair_is_refused_at_the_start() -> None:
     arguments = ["run", "--namespace=a", "--worker-image=w", "--audit-image=a", "--pod-label=team"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2

@@ -91,7 +91,7 @@ def test_the_last_ten_are_kept_and_all_are_counted() -> None:
 
 
 @pytest.mark.parametrize("oldest", [1, 4, 6])
-def test_one_that_was_away_catches_up_also_when_kafka_has_removed_what_is_known(oldest: int) -> None:
+def test_an_operator_that_was_away_catches_up_also_when_kafka_has_removed_what_is_known(oldest: int) -> None:
     status = seen(None, *(rebalance(n) for n in range(1, 6)))
     status = seen(status, *(rebalance(n) for n in range(oldest, 9)))
     assert (status.count, generations(status)) == (8, [8, 7, 6, 5, 4, 3, 2, 1])
@@ -132,7 +132,7 @@ def slow_ones(before: RebalanceStatus | None, after: RebalanceStatus) -> list[in
     return [record.generation for record in ended_slowly(before, after, slow_seconds=30)]
 
 
-def test_one_that_took_too_long_is_told_once_when_it_has_ended() -> None:
+def test_a_rebalance_that_took_too_long_is_told_once_when_it_has_ended() -> None:
     first = seen(None, rebalance(1))
     slowly = rebalance(2, ended_at_ms=2 * MINUTE_MS + 30_001)
     under_way = seen(first, rebalance(1), replace(slowly, ended_at_ms=None))
@@ -145,7 +145,7 @@ def test_one_that_took_too_long_is_told_once_when_it_has_ended() -> None:
 
 
 @pytest.mark.parametrize("settled", [False, True])
-def test_one_that_is_under_way_for_too_long_is_said(settled: bool) -> None:
+def test_a_rebalance_that_is_under_way_for_too_long_is_said(settled: bool) -> None:
     """This includes the time in which the group has not agreed yet, and the time in which workers do not serve yet."""
     began = NOW - timedelta(seconds=10)
     rebalances = (rebalance(1, started_at_ms=int(began.timestamp()) * 1000, ended_at_ms=None),) if settled else ()

@@ -67,7 +67,7 @@ def test_a_resource_without_workers_has_none_of_its_own_where_its_connection_has
 
 
 @pytest.mark.parametrize("spec", [{"workers": {"replicas": 1}}, {"workers": {}}, {"guarantee": "ExactlyOnce"}])
-def test_one_that_asks_for_workers_or_for_what_only_own_ones_can_do_has_its_own(spec: Any) -> None:
+def test_a_topic_that_asks_for_workers_or_for_what_only_own_ones_can_do_has_its_own(spec: Any) -> None:
     simulation = served(**spec)
     assert ("StatefulSet", simulation.name) in simulation.children
     assert layout(simulation).group == "delayedtopics.orders"

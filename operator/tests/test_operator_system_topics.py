@@ -82,7 +82,7 @@ def test_what_was_deleted_or_changed_is_as_before_after_the_next_look(harness: O
     assert (ready(harness), harness.connection_status()["registryTopicId"]) == ("True", registry_id)
 
 
-def test_those_that_the_broker_made_because_a_worker_wrote_to_them_are_repaired_and_used(
+def test_system_topics_that_the_broker_made_because_a_worker_wrote_to_them_are_repaired_and_used(
     harness: OperatorHarness,
 ) -> None:
     harness.operator.freeze()

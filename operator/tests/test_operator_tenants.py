@@ -23,7 +23,7 @@ def tenants(selector: LabelSelector | None, **labels: dict[str, str]) -> Tenants
     return Tenants(Settings(namespace="system", audit_namespace="audits", tenant_selector=selector, **settings), store)
 
 
-def test_those_that_are_listed_and_those_that_have_the_labels_are() -> None:
+def test_namespaces_that_are_listed_and_those_that_have_the_labels_are_tenants() -> None:
     known = tenants(EVERY, shop={"team": "a"}, other={})
     assert known.requested() == {"listed", "shop"}
     assert tenants(None, shop={"team": "a"}).requested() == {"listed"}

@@ -61,7 +61,7 @@ def test_nothing_is_done_while_nothing_is_asked_for(refused: Callable[[], Simula
 
 
 @REFUSED
-def test_it_can_be_paused_and_resumed(refused: Callable[[], Simulation]) -> None:
+def test_a_topic_whose_new_spec_is_refused_can_be_paused_and_resumed(refused: Callable[[], Simulation]) -> None:
     simulation = refused()
     for paused in (True, False):
         simulation.edit(paused=paused)
@@ -72,7 +72,9 @@ def test_it_can_be_paused_and_resumed(refused: Callable[[], Simulation]) -> None
 
 
 @pytest.mark.parametrize("refused", [asks_for_a_label, needs_a_refused_setting])
-def test_it_can_be_scaled_down_to_nothing_and_up_again(refused: Callable[[], Simulation]) -> None:
+def test_a_topic_whose_new_spec_is_refused_can_be_scaled_down_to_nothing_and_up_again(
+    refused: Callable[[], Simulation],
+) -> None:
     simulation = refused()
     for replicas in (2, 0, 4):
         simulation.edit(workers={"replicas": replicas, "template": NOT_GRANTED})

@@ -41,7 +41,7 @@ def delivery_verified(simulation: Simulation) -> tuple[str, str, str]:
     ("verdict", "reason", "truth"),
     [("Verified", "EveryRecordAccounted", "True"), ("Unknown", "AuditFailed", "Unknown")],
 )
-def test_it_says_the_latest_verdict(verdict: str, reason: str, truth: str) -> None:
+def test_the_condition_says_the_latest_verdict(verdict: str, reason: str, truth: str) -> None:
     assert delivery_verified(audited(verdict, reason=reason)) == (truth, reason, "audit first: 12 records")
 
 
