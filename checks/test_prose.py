@@ -76,6 +76,12 @@ def test_no_page_is_longer_than_one_reads_at_a_time() -> None:
     assert {name: count for name, count in counts.items() if count > MAX_LINES} == {}
 
 
+def test_each_page_begins_with_what_it_is_for_and_ends_with_what_is_next() -> None:
+    pages = [page for page in PAGES if page.parent.name == "docs" and page.name not in LONGER]
+    assert [page.name for page in pages if "his page" not in page.read_text().split("\n\n")[1]] == []
+    assert [page.name for page in pages if not page.read_text().split("\n\n")[-1].startswith("Next: ")] == []
+
+
 def test_the_site_has_every_page_and_no_dead_link() -> None:
     done = subprocess.run(["make", "--silent", "site"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -242,6 +242,18 @@ REFUSED = {
     "somebody's ready": (delayed_topic(topic="orders.ready"), "must not end with '.delays'"),
     "somebody's dead letters by name": (delayed_topic("orders.dead"), "must not end with '.delays'"),
     "somebody's control topic by name": (delayed_topic("orders.control"), "must not end with '.delays'"),
+    "another namespace's connection": (
+        delayed_topic(connectionRef={"kind": "KafkaConnection", "name": "theirs", "namespace": "other"}),
+        'unknown field "spec.connectionRef.namespace"',
+    ),
+    "another namespace's DelayedTopic": (
+        manifest("DelayedTopicAudit", {"delayedTopicRef": {"name": "theirs", "namespace": "other"}}),
+        'unknown field "spec.delayedTopicRef.namespace"',
+    ),
+    "another namespace's Secret": (
+        connection("KafkaConnection", tls={"caSecretRef": {"name": "theirs", "namespace": "other"}}),
+        'unknown field "spec.tls.caSecretRef.namespace"',
+    ),
     "a control topic of two": (delayed_topic(control={"partitions": 2}), 'unknown field "spec.control.partitions"'),
     "a connection's bad name": (
         delayed_topic(connectionRef={"name": "A B"}),
