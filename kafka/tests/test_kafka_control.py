@@ -1,7 +1,12 @@
 """The reader of control topics."""
 
+import threading
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
 
 import pytest
 from confluent_kafka import Producer
@@ -9,9 +14,10 @@ from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.control import ControlRead, ControlReader
+from delayed_topics_kafka.control import MAX_BEHIND_SECONDS, ControlRead, ControlReader
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.model import NewTopicSpec
+from delayed_topics_kafka_testing.slow_wire import slow_broker
 
 pytestmark = pytest.mark.broker
 
@@ -47,8 +53,8 @@ def next_reads(reader: ControlReader) -> list[ControlRead]:
     return found
 
 
-def names(count: int) -> list[str]:
-    return [f"orders-{uuid.uuid4().hex[:8]}.control" for _ in range(count)]
+def names(number: int) -> list[str]:
+    return [f"orders-{uuid.uuid4().hex[:8]}.control" for _ in range(number)]
 
 
 def test_each_value_is_read_as_what_it_says(connection: Connection) -> None:
@@ -109,3 +115,64 @@ def test_topics_come_and_go_and_one_that_is_made_again_is_read_from_its_beginnin
         write(connection, first, [(b"o-5", b"cancel")])
         write(connection, second, [(b"o-6", b"cancel")])
         assert [read.id for read in next_reads(reader)] == [b"o-6"]
+
+
+@contextmanager
+def in_background(step: Callable[[int], object]) -> Iterator[None]:
+    """Calls `step` with 0, 1, 2, … until the block ends."""
+    ended = threading.Event()
+
+    def steps() -> None:
+        for number in count():
+            if ended.is_set():
+                return
+            step(number)
+
+    with ThreadPoolExecutor(1) as pool:
+        stepping = pool.submit(steps)
+        try:
+            yield
+        finally:
+            ended.set()
+            stepping.result(60)
+
+
+def test_a_topic_in_which_a_transaction_is_always_open_counts_as_read(connection: Connection) -> None:
+    (topic,) = names(1)
+    make(connection, topic)
+    write(connection, topic, [(b"o-1", b"cancel")])
+    producers = [Producer({**connection.client_config(), "transactional.id": f"{topic}-{n}"}) for n in range(3)]
+    for producer in producers:
+        producer.init_transactions(60)
+
+    def begin_one_and_commit_the_former(number: int) -> None:
+        producers[number % 3].begin_transaction()
+        producers[number % 3].produce(topic, b"cancel", b"other", partition=0)
+        assert producers[number % 3].flush(60) == 0
+        if number:
+            producers[(number - 1) % 3].commit_transaction(60)
+        time.sleep(0.3)
+
+    with in_background(begin_one_and_commit_the_former), ControlReader(connection, client_id="test") as reader:
+        time.sleep(1)
+        reader.follow([topic])
+        assert b"o-1" in [read.id for read in read_to_the_end(reader, topic)]
+
+
+@pytest.mark.slow
+def test_slow_answers_are_no_open_transaction_and_everything_is_read() -> None:
+    (topic,) = names(1)
+    with slow_broker() as wire:
+        connection = Connection(bootstrap_servers=wire.bootstrap)
+        make(connection, topic)
+        write(connection, topic, [(b"o-%d" % n, b"x" * 400_000) for n in range(6)])
+        with ControlReader(connection, client_id="test") as reader:
+            reader.follow([topic])
+            found = next_reads(reader)
+            wire.hold_back(MAX_BEHIND_SECONDS / 8)  # each 64 KiB of answers of 1 MiB
+            deadline = Deadline(120)
+            while topic not in reader.read:
+                assert not deadline.over, f"{len(found)} records are read"
+                found += reader.poll(0.1)
+                assert not reader.problems
+    assert [read.id for read in found] == [b"o-%d" % n for n in range(6)]

@@ -1,6 +1,7 @@
 """Reads the control topics of all delayed topics of a worker, from the beginning and without a consumer group."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from threading import Event
 from typing import Final, NamedTuple
 
@@ -30,12 +31,62 @@ class ControlRead(NamedTuple):
     at_ms: int
 
 
-class ControlReader(Closing):
-    """Reads topics of one partition each, with one client for all of them. Belongs to one thread at a time.
+@dataclass
+class _Progress:
+    """How far a topic is read.
 
-    `read` has the topics that were read to their end. One is missing from it again while an open transaction hides its later records.
-    `problems` says by topic why it can't be read.
+    `position`: the next offset to read. `stopped_at`: where Kafka last gave out no more. `read_to`: the offset up to which the topic has to
+    be read to count as read: the lowest end that Kafka has reported meanwhile, because later ones move away if there is always an open
+    transaction. `behind`: it has records after `position` for so long.
     """
+
+    position: int = 0
+    stopped_at: int | None = None
+    read_to: int | None = None
+    is_read: bool = False
+    behind: Deadline | None = None
+    problem: KafkaCallError | None = None
+
+    def reach(self, position: int, end: int) -> None:
+        """`end`: that of the topic as of the last answer, with the records of open transactions."""
+        if position != self.position:
+            self.behind = None
+        if position > self.position or end <= position:
+            self.problem = None
+        self.position = position
+        if not self.is_read and end >= position:
+            self.read_to = end if self.read_to is None else min(end, self.read_to)
+            self.is_read = self.read_to <= position
+
+    def stop(self, position: int, end: int) -> None:
+        """Takes in that Kafka gives out nothing from this position on."""
+        self.stopped_at = position
+        self.problem = None  # Kafka has answered
+        self.reach(position, end)
+
+    def fail(self, problem: KafkaCallError) -> None:
+        self.problem = problem
+        if self.is_read:
+            self.is_read, self.read_to = False, None
+
+    def look_for_hidden(self, topic: str, end: int) -> None:
+        """Finds out whether the end does not come nearer. Committed records are not given to consumers while they follow a record of an
+        open transaction, so that this position looks like the end."""
+        if end <= self.position:
+            self.behind = None
+        elif self.behind is None:
+            self.behind = Deadline(MAX_BEHIND_SECONDS)
+        elif self.behind.over and self.stopped_at == self.position and self.problem is None:
+            self.fail(
+                KafkaCallError(
+                    f"a transaction is open since offset {self.position} of {topic}, and Kafka gives out nothing that follows until it "
+                    "ends. End the application that began it, or let `kafka-transactions.sh find-hanging` find and abort it"
+                )
+            )
+
+
+class ControlReader(Closing):
+    """Reads topics of one partition each, with one client for all of them. Belongs to one thread at a time."""
 
     def __init__(self, connection: Connection, *, client_id: str) -> None:
         self._bootstrap_servers = connection.bootstrap_servers
@@ -46,30 +97,32 @@ class ControlReader(Closing):
             # retention and compaction may have removed the offset where reading continues
             "auto.offset.reset": "earliest",
         }
-        self.read: set[str] = set()
-        self.problems: dict[str, KafkaCallError] = {}
-        self._positions: dict[str, int] = {}
-        self._ends: dict[str, int] = {}
-        """Of topics that are not in `read`, the offset up to which they have to be read: the end when Kafka last gave out no more."""
-        self._standing: dict[str, tuple[int, Deadline]] = {}
-        """The topics that have records after the position at which reading stands."""
+        self._progress: dict[str, _Progress] = {}
         self._looked = Deadline(LOOK_AGAIN_SECONDS)
         with making_client(connection.bootstrap_servers):
             self._consumer = Consumer(self._config)
 
+    @property
+    def read(self) -> set[str]:
+        """The topics that were read to their end. One is missing from it again while its later records can't be read."""
+        return {topic for topic, progress in self._progress.items() if progress.is_read}
+
+    @property
+    def problems(self) -> dict[str, KafkaCallError]:
+        """By topic, why it can't be read."""
+        return {topic: of.problem for topic, of in self._progress.items() if of.problem is not None}
+
     def follow(self, topics: Collection[str]) -> None:
         """Reads these topics from now on, and no others."""
-        fresh, over = set(topics) - self._positions.keys(), self._positions.keys() - set(topics)
+        fresh, over = set(topics) - self._progress.keys(), self._progress.keys() - set(topics)
         if fresh:
             # not OFFSET_BEGINNING: the client library waits half a second before it looks that up
-            self._positions.update(dict.fromkeys(fresh, 0))
+            self._progress.update((topic, _Progress()) for topic in fresh)
             self._consumer.incremental_assign([TopicPartition(topic, 0, 0) for topic in fresh])
         if over:
             self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in over])
             for topic in over:
-                for of_topic in (self._positions, self._ends, self._standing, self.problems):
-                    of_topic.pop(topic, None)
-            self.read -= over
+                del self._progress[topic]
 
     def poll(self, timeout_seconds: float) -> list[ControlRead]:
         """Returns the next records. Waits for the first one for at most `timeout_seconds`."""
@@ -77,36 +130,23 @@ class ControlReader(Closing):
             self._stranded.clear()
             self._consumer.close()
             self._consumer = Consumer(self._config)
-            self._consumer.incremental_assign([TopicPartition(t, 0, at) for t, at in self._positions.items()])
+            self._assign(self._progress)
         first = self._consumer.poll(timeout_seconds)
         messages = [] if first is None else [first, *self._consumer.consume(MAX_AT_ONCE, 0)]
         reads = [read for message in messages if (read := self._take(message)) is not None]
-        self._look_for_hidden()
+        for topic, progress in self._progress.items():
+            progress.look_for_hidden(topic, self._end(topic))
         self._look_again()
         if self._auth_errors:
             error = self._error(self._auth_errors.pop(), "control topics")
-            self.problems.update(dict.fromkeys(self._positions.keys() - self.read, error))
+            for progress in self._progress.values():
+                if not progress.is_read:
+                    progress.fail(error)
             self._auth_errors.clear()
         return reads
 
     def close(self) -> None:
         self._consumer.close()
-
-    def _look_for_hidden(self) -> None:
-        """Finds the topics whose end does not come nearer. Committed records are not given to consumers while they follow a record of an
-        open transaction, so that this position looks like the end."""
-        for topic, position in self._positions.items():
-            if (end := self._end(topic)) <= position:
-                self._standing.pop(topic, None)
-            elif (standing := self._standing.get(topic)) is None or standing[0] != position:
-                self._standing[topic] = position, Deadline(MAX_BEHIND_SECONDS)
-            elif standing[1].over:
-                self.read.discard(topic)
-                self._ends[topic] = end
-                self.problems[topic] = KafkaCallError(
-                    f"a transaction is open since offset {position} of {topic}, and Kafka gives out nothing that follows until it ends. "
-                    "End the application that began it, or let `kafka-transactions.sh find-hanging` find and abort it"
-                )
 
     def _end(self, topic: str) -> int:
         """Returns the end of a topic as of the last answer, with the records of open transactions. Less than 0: there was no answer yet."""
@@ -116,36 +156,30 @@ class ControlReader(Closing):
     def _look_again(self) -> None:
         """Assigns the topics with a problem again, and so finds out whether it is over. The client library does not report that a topic
         can be read again until the topic has a new record."""
-        if not self.problems or not self._looked.over:
-            return
-        self._looked = Deadline(LOOK_AGAIN_SECONDS)
-        self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in self.problems])
-        self._consumer.incremental_assign([TopicPartition(topic, 0, self._positions[topic]) for topic in self.problems])
+        if self._looked.over and (problems := self.problems):
+            self._looked = Deadline(LOOK_AGAIN_SECONDS)
+            self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in problems])
+            self._assign(problems)
+
+    def _assign(self, topics: Iterable[str]) -> None:
+        self._consumer.incremental_assign(
+            [TopicPartition(topic, 0, self._progress[topic].position) for topic in topics]
+        )
 
     def _take(self, message: Message) -> ControlRead | None:
         error, topic, offset = message.error(), message.topic(), message.offset()
-        if topic is None or topic not in self._positions:
+        if topic is None or (progress := self._progress.get(topic)) is None:
             return None
         if error is None:
             assert offset is not None
-            self._reach(topic, offset + 1)
+            progress.reach(offset + 1, self._end(topic))
             return _read(topic, message)
         if error.code() == KafkaError._PARTITION_EOF:
             assert offset is not None
-            if topic not in self.read:
-                self._ends[topic] = self._end(topic)
-            self._reach(topic, offset)
+            progress.stop(offset, self._end(topic))
         elif error.code() not in IGNORED_ERRORS:
-            self.problems[topic] = self._error(error, topic)
+            progress.fail(self._error(error, topic))
         return None
-
-    def _reach(self, topic: str, position: int) -> None:
-        if position > self._positions[topic] or self._end(topic) <= position:
-            self.problems.pop(topic, None)
-        self._positions[topic] = position
-        if self._ends.get(topic, position + 1) <= position:
-            del self._ends[topic]
-            self.read.add(topic)
 
     def _error(self, error: KafkaError, what: str) -> KafkaCallError:
         return call_error(error, doing=f"reading {what}", bootstrap_servers=self._bootstrap_servers)
