@@ -10,7 +10,9 @@ from itertools import count
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from delayed_topics_core.control import Control, ControlKind
+from delayed_topics_devcluster.broker import Brokers
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -176,3 +178,34 @@ def test_slow_answers_are_no_open_transaction_and_everything_is_read() -> None:
                 found += reader.poll(0.1)
                 assert not reader.problems
     assert [read.id for read in found] == [b"o-%d" % n for n in range(6)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("session_seconds", [30, 6], ids=["for-this-client", "for-all"])
+def test_a_topic_whose_leader_is_out_of_reach_is_a_problem_until_the_leader_is_back(session_seconds: int) -> None:
+    """The cluster keeps the dead broker as the leader until its session is over. For a client, that is like a broken network between it
+    and this broker."""
+    with Brokers(settings={"broker.session.timeout.ms": f"{session_seconds * 1000}"}) as brokers:
+        connection = Connection(bootstrap_servers=brokers.bootstrap, further={"log_level": 0})
+        topics = names(6)
+        make(connection, *topics)
+        described = AdminClient(connection.client_config()).list_topics(timeout=60).topics
+        leaders = {topic: described[topic].partitions[0].leader for topic in topics}
+        leader = next(member for member in brokers.members if member.node_id == leaders[topics[0]])
+        away = {topic for topic in topics if leaders[topic] == leader.node_id}
+        with ControlReader(connection, client_id="test") as reader:
+            reader.follow(topics)
+            read_to_the_end(reader, *topics)
+            leader.kill()
+
+            def are_problems() -> bool:
+                reader.poll(0.1)
+                return away <= reader.problems.keys()
+
+            wait_until(are_problems, what="the topics that can't be read are problems")
+            assert reader.problems.keys() == away
+            assert reader.read == set(topics) - away
+            leader.start()
+            write(connection, topics[0], [(b"o-1", b"cancel")])
+            assert [read.id for read in read_to_the_end(reader, *topics)] == [b"o-1"]
+            assert not reader.problems

@@ -12,12 +12,15 @@ from delayed_topics_core.headers import MAX_ID_BYTES
 from delayed_topics_kafka.closing import Closing
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
-from delayed_topics_kafka.errors import KafkaCallError, call_error, making_client
+from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable, call_error, making_client
 from delayed_topics_kafka.reader import IGNORED_ERRORS, MAX_AT_ONCE, reader_config
+from delayed_topics_kafka.stranded import topics_out_of_reach
 
 LOOK_AGAIN_SECONDS: Final = 5
 MAX_BEHIND_SECONDS: Final = 5
 """How long reading may stand before the end of a topic that has further records."""
+MAX_OUT_OF_REACH_SECONDS: Final = 10
+"""A client needs some seconds to connect to the next leader of a topic."""
 
 
 class ControlRead(NamedTuple):
@@ -37,7 +40,8 @@ class _Progress:
 
     `position`: the next offset to read. `stopped_at`: where Kafka last gave out no more. `read_to`: the offset up to which the topic has to
     be read to count as read: the lowest end that Kafka has reported meanwhile, because later ones move away if there is always an open
-    transaction. `behind`: it has records after `position` for so long.
+    transaction. `behind`: it has records after `position` for so long. `out_of_reach`: the client has been without a connection to its
+    leader for so long.
     """
 
     position: int = 0
@@ -45,6 +49,7 @@ class _Progress:
     read_to: int | None = None
     is_read: bool = False
     behind: Deadline | None = None
+    out_of_reach: Deadline | None = None
     problem: KafkaCallError | None = None
 
     def reach(self, position: int, end: int) -> None:
@@ -84,6 +89,19 @@ class _Progress:
                 )
             )
 
+    def look_for_leader(self, topic: str, *, connected: bool) -> None:
+        if connected:
+            self.out_of_reach = None
+        elif self.out_of_reach is None:
+            self.out_of_reach = Deadline(MAX_OUT_OF_REACH_SECONDS)
+        elif self.out_of_reach.over and self.problem is None:
+            self.fail(
+                KafkaUnreachable(
+                    f"for {MAX_OUT_OF_REACH_SECONDS} s, {topic} has had no leader to which the client could connect. Let `kafka-topics.sh "
+                    "--describe` show whether it has a leader, and check that the network lets clients connect to that broker"
+                )
+            )
+
 
 class ControlReader(Closing):
     """Reads topics of one partition each, with one client for all of them. Belongs to one thread at a time."""
@@ -92,8 +110,15 @@ class ControlReader(Closing):
         self._bootstrap_servers = connection.bootstrap_servers
         self._stranded = Event()
         self._auth_errors: list[KafkaError] = []
+        self._statistics: list[str] = []
         self._config = {
-            **reader_config(connection, client_id, stranded=self._stranded, auth_errors=self._auth_errors),
+            **reader_config(
+                connection,
+                client_id,
+                stranded=self._stranded,
+                auth_errors=self._auth_errors,
+                take_statistics=self._statistics.append,
+            ),
             # retention and compaction may have removed the offset where reading continues
             "auto.offset.reset": "earliest",
         }
@@ -136,6 +161,7 @@ class ControlReader(Closing):
         reads = [read for message in messages if (read := self._take(message)) is not None]
         for topic, progress in self._progress.items():
             progress.look_for_hidden(topic, self._end(topic))
+        self._look_for_leaders()
         self._look_again()
         if self._auth_errors:
             error = self._error(self._auth_errors.pop(), "control topics")
@@ -152,6 +178,14 @@ class ControlReader(Closing):
         """Returns the end of a topic as of the last answer, with the records of open transactions. Less than 0: there was no answer yet."""
         low_and_high = self._consumer.get_watermark_offsets(TopicPartition(topic, 0), cached=True)
         return -1 if low_and_high is None else low_and_high[1]
+
+    def _look_for_leaders(self) -> None:
+        """The client library does not report that it can't connect to the leader of a topic."""
+        if self._statistics:
+            out_of_reach = topics_out_of_reach(self._statistics[-1])
+            self._statistics.clear()
+            for topic, progress in self._progress.items():
+                progress.look_for_leader(topic, connected=topic not in out_of_reach)
 
     def _look_again(self) -> None:
         """Assigns the topics with a problem again, and so finds out whether it is over. The client library does not report that a topic

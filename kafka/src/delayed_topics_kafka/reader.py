@@ -220,13 +220,18 @@ class PartitionReader(Closing):
 
 
 def reader_config(
-    connection: Connection, client_id: str, *, stranded: Event, auth_errors: list[KafkaError]
+    connection: Connection,
+    client_id: str,
+    *,
+    stranded: Event,
+    auth_errors: list[KafkaError],
+    take_statistics: Callable[[str], object] | None = None,
 ) -> dict[str, Any]:
     """Returns the properties of a consumer that reads whole topics without a group. The client sets `stranded` once it is stranded. If
     Kafka or a token endpoint refuses its credentials, it adds the errors to `auth_errors`: such errors belong to no topic, so polls do not
     return them."""
     return {
-        **when_stranded(stranded.set),  # the properties of a connection can turn this off
+        **when_stranded(stranded.set, take_statistics),  # the properties of a connection can turn this off
         **FETCHED_AHEAD,
         **connection.client_config(),
         "client.id": client_id,
