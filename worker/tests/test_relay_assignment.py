@@ -269,6 +269,20 @@ def test_a_refused_fetch_of_the_topic_before_does_not_stop_the_one_that_was_made
     assert kafka.assignment.owned[FRONT].stop is None
 
 
+def test_a_refused_fetch_does_not_stop_a_worker_that_finds_a_commit_for_the_topic_before() -> None:
+    kafka = Kafka()
+    kafka.engine.metadata = encode_metadata(COMMITTED, [], "orders")
+    kafka.ids["orders"] = "again"
+    kafka.accepts({**IDS, "orders": "again"})
+    kafka.assigns(FRONT)
+    assert kafka.turns() == [("begin", *FRONT, 0)]
+
+    kafka.assignment.take(removed("again", 0))
+
+    assert kafka.turns() == [("go_on", *FRONT)]
+    assert kafka.assignment.owned[FRONT].stop is None
+
+
 @pytest.mark.parametrize(("made_again", "offset"), [(False, COMMITTED), (True, 1)])
 def test_an_offset_that_kafka_refused_and_has_by_now_stops_the_partition(
     kafka: Kafka, made_again: bool, offset: int

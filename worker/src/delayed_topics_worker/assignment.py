@@ -375,7 +375,7 @@ class Assignment:
             commit=at.commit,
             stands=stands,
         )
-        owned.began_again_at = at.offset if owned.recreated else None
+        owned.began_again_at = at.offset if at.is_new else None
         owned.begun, owned.recreated = True, False
 
     def _stop_uncommitted(self, owned: AssignedPartition) -> None:

@@ -12,11 +12,12 @@ log = logging.getLogger(__name__)
 
 class Beginning(NamedTuple):
     """`offset`: the lowest unfinished one. `metadata`: the finished offsets above it, as in a commit. `commit`: the worker has to commit it
-    even if no record comes, because only members can commit for a group that has some."""
+    even if no record comes, because only members can commit for a group that has some. `is_new`: it is that of a topic created again."""
 
     offset: int
     metadata: str = ""
     commit: bool = False
+    is_new: bool = False
 
 
 def beginning_of(owned: AssignedPartition) -> Beginning | None:
@@ -32,9 +33,8 @@ def beginning_of(owned: AssignedPartition) -> Beginning | None:
     if mirrored:
         metadata = ""  # MirrorMaker translates only the offset, and not those of the finished records above it
     elif made_for is not None and registered_id is not None and made_for != registered_id:
-        return _first(
-            owned, is_new=True
-        )  # committed by a worker that died before it saw that the topic was created again
+        # committed by a worker that died before it saw that the topic was created again
+        return _first(owned, is_new=True)
     try:
         decode_metadata(offset, metadata)
     except ValueError as e:
@@ -52,4 +52,4 @@ def _first(owned: AssignedPartition, *, is_new: bool) -> Beginning | None:
         return None
     if owned.partition < topics.begun.get(owned.topic, 0) and not is_new:
         return None
-    return Beginning(starts[owned.partition], commit=True)
+    return Beginning(starts[owned.partition], commit=True, is_new=is_new)
