@@ -63,6 +63,13 @@ class Unreadable(NamedTuple):
     bootstrap_servers: str
 
 
+class RefusedCommit(NamedTuple):
+    """A partition whose commits Kafka refuses."""
+
+    owned: AssignedPartition
+    error: str
+
+
 class StallTimes:
     """Measures for how long nothing has been done for topics with work to do. `now`: seconds of any steady clock."""
 
@@ -304,22 +311,19 @@ def _why_silent(unreadable: Unreadable) -> str:
     )
 
 
-def of_refused_commits(owned: Iterable[AssignedPartition]) -> list[Alarm]:
+def of_refused_commits(refused: Iterable[RefusedCommit]) -> list[Alarm]:
     """Returns one alarm for each topic, about a partition whose commits Kafka refuses, but not those of others."""
-    by_topic: dict[str, list[AssignedPartition]] = {}
-    for partition in owned:
-        if partition.seen is not None and partition.seen.commit_error is not None:
-            by_topic.setdefault(partition.served.topic, []).append(partition)
-    return [Alarm(topic, Reason.NOT_RELEASING, _of_commit(parts)) for topic, parts in by_topic.items()]
+    return [_of_refused(topic, parts) for topic, parts in _by_topic(refused).items()]
 
 
-def _of_commit(parts: Sequence[AssignedPartition]) -> str:
-    error = parts[0].seen.commit_error if parts[0].seen else None
-    return (
-        f"Kafka refuses to commit {parts[0]} ({error}), so the worker releases only some thousands of records more. They come out again "
+def _of_refused(topic: str, refused: Sequence[RefusedCommit]) -> Alarm:
+    owned, error = refused[0]
+    message = (
+        f"Kafka refuses to commit {owned} ({error}), so the worker releases only some thousands of records more. They come out again "
         "after a restart. If the metadata are too large, set offset.metadata.max.bytes of the brokers to 4096 or more. Otherwise allow the "
-        f"workers to commit{_further(parts)}"
+        f"workers to commit{_further(refused)}"
     )
+    return Alarm(topic, Reason.NOT_RELEASING, message, about=(error, *_names(refused)))
 
 
 def of_unassigned(unassigned: Mapping[TopicPartitionKey, float], served: Iterable[Served]) -> list[Alarm]:
@@ -348,7 +352,7 @@ def _of_no_worker(partitions: Sequence[tuple[float, TopicPartitionKey]], group: 
     )
 
 
-P = TypeVar("P", AtRisk, Unreadable)
+P = TypeVar("P", AtRisk, Unreadable, RefusedCommit)
 
 
 def _by_topic(partitions: Iterable[P]) -> dict[str, list[P]]:
@@ -358,7 +362,7 @@ def _by_topic(partitions: Iterable[P]) -> dict[str, list[P]]:
     return found
 
 
-def _names(partitions: Iterable[AtRisk | Unreadable]) -> list[str]:
+def _names(partitions: Iterable[AtRisk | Unreadable | RefusedCommit]) -> list[str]:
     return sorted(str(partition.owned) for partition in partitions)
 
 

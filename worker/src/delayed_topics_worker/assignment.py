@@ -25,7 +25,7 @@ from delayed_topics_worker.engine_events import (
 from delayed_topics_worker.known_offsets import KnownOffsets
 from delayed_topics_worker.served import ServedTopics
 from delayed_topics_worker.topic_watch import TopicsSnapshot
-from delayed_topics_worker.unserved import has_offset, stop_for, stop_of_removed, stop_of_withheld
+from delayed_topics_worker.unserved import RECHECK_SECONDS, has_offset, stop_for, stop_of_removed, stop_of_withheld
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,6 @@ COMMITTED_TIMEOUT_MS: Final = 300
 NOT_KNOWN: Final = -1
 """Tells `Engine.assign` that it is not known yet where a partition begins."""
 RETRY_SECONDS: Final = 0.3
-RECHECK_SECONDS: Final = 1.0
 RETRY_TARGET_SECONDS: Final = 1.0
 NOT_SERVED_SECONDS: Final = 6.0
 """A member that has just subscribed to other topics may first be assigned its former partitions, and then joins again."""
@@ -229,7 +228,7 @@ class Assignment:
                 owned.begin_at = now + RETRY_SECONDS
                 self._begin(owned, beginning_of(owned))
             else:
-                owned.stop = stop_of_withheld(owned, now, now + RECHECK_SECONDS)
+                owned.stop = stop_of_withheld(owned, now)
         for fresh in self._begins.copy():
             ours = [o for o in fresh if not o.is_foreign]
             if ours and all(o.gone or _is_answered(o) for o in ours):
@@ -254,7 +253,7 @@ class Assignment:
             self._begin_again(owned)
             owned.recreated = True
             return
-        before, stop = owned.stop, stop_for(owned, snapshot, now + RECHECK_SECONDS)
+        before, stop = owned.stop, stop_for(owned, snapshot, now)
         if owned.begun and before and before.topic_gone and before.reason is Reason.TOPIC_RECREATED:
             return  # stays, whatever a broker that lags behind says, until the operator registers the new topic
         self._forget_missing(owned, stop, now)
@@ -334,7 +333,7 @@ class Assignment:
         registered_id = served.registered_id(owned.topic)
         if registered_id is None or not isinstance(snapshot.topics.get(owned.topic), TopicInfo | None):
             return False
-        owned.stop = stop_for(owned, snapshot, now + RECHECK_SECONDS)
+        owned.stop = stop_for(owned, snapshot, now)
         owned.topic_id = registered_id
         return owned.stop is None
 

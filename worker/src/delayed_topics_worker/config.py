@@ -75,9 +75,8 @@ class WorkerConfig:
             )
         _check_range("http_port", self.http_port, 1, 65_535)
         _check_range("window_bytes", self.window_bytes, MIN_WINDOW_BYTES, 1 << 40)
-        _check_range(
-            "commit_interval_ms", self.commit_interval_ms, 1, 500
-        )  # half of what the fence allows between commits
+        # at most half of what the fence allows between commits
+        _check_range("commit_interval_ms", self.commit_interval_ms, 1, 500)
         _check_range("renew_commits_seconds", self.renew_commits_seconds, 1, 86_400)
 
     @property

@@ -2,14 +2,22 @@
 read."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.settings import least_retention_seconds
 from delayed_topics_kafka.admin import KafkaAdmin
 
-from delayed_topics_worker.alarms import Alarm, AtRisk, Unreadable, of_refused_commits, of_retention, of_unreadable
+from delayed_topics_worker.alarms import (
+    Alarm,
+    AtRisk,
+    RefusedCommit,
+    Unreadable,
+    of_refused_commits,
+    of_retention,
+    of_unreadable,
+)
 from delayed_topics_worker.assigned import AssignedPartition
 from delayed_topics_worker.known_offsets import KnownOffsets
 from delayed_topics_worker.pending import Pending, PendingWatch, Unfinished
@@ -63,7 +71,7 @@ class OffsetWatch:
             self._retention.look(unreleased, now_ms)
             self._pending.look([one for owned in spans if (one := _unfinished(owned))], now_ms)
         of_reading = of_retention(self._at_risk(spans), now_ms) + of_unreadable(self._unreadable(spans, now))
-        return of_reading + of_refused_commits(spans)
+        return of_reading + of_refused_commits(_refused_commits(spans))
 
     def _at_risk(self, spans: Spans) -> list[AtRisk]:
         risks = self._retention.risks
@@ -89,6 +97,11 @@ class OffsetWatch:
             for s in silent
             if s.seconds >= UNREADABLE_SECONDS
         ]
+
+
+def _refused_commits(partitions: Iterable[AssignedPartition]) -> list[RefusedCommit]:
+    errors = ((owned, owned.seen.commit_error) for owned in partitions if owned.seen)
+    return [RefusedCommit(owned, error) for owned, error in errors if error is not None]
 
 
 def _is_read(owned: AssignedPartition) -> bool:

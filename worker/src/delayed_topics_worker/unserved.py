@@ -16,9 +16,10 @@ from delayed_topics_worker.topic_watch import TopicsSnapshot
 
 WITHHELD_SECONDS: Final = 30.0
 """More than the 20 s for which Kafka withholds a committed offset after a worker was killed in a transaction."""
+RECHECK_SECONDS: Final = 1.0
 
 
-def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float) -> Stop | None:
+def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, now: float) -> Stop | None:
     """Returns why this partition can't be served: its own topic, or one that its records go to, is missing or was created again. Returns
     None if it can be served.
 
@@ -30,7 +31,8 @@ def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float
     for topic in (*needed, names.dead_letter) if target == names.dead_letter else needed:
         if (wrong := what_is_wrong(owned.served, topic, snapshot)) is None:
             if before and before.topic == topic and isinstance(snapshot.topics.get(topic), KafkaCallError):
-                return replace(before, retry_at=retry_at)  # an error does not mean that the right topic is back
+                # an error does not mean that the right topic is back
+                return replace(before, retry_at=now + RECHECK_SECONDS)
             continue
         reason, words = wrong
         gone = topic == owned.topic
@@ -40,7 +42,7 @@ def stop_for(owned: AssignedPartition, snapshot: TopicsSnapshot, retry_at: float
         return Stop(
             reason=reason,
             message=message,
-            retry_at=retry_at,
+            retry_at=now + RECHECK_SECONDS,
             topic=topic,
             topic_gone=gone,
             refused=refused,
@@ -71,7 +73,7 @@ def has_offset(there: Offsets | KafkaCallError, offset: int) -> bool:
     return isinstance(there, Offsets) and there.first <= offset <= there.stable_end
 
 
-def stop_of_withheld(owned: AssignedPartition, now: float, retry_at: float) -> Stop | None:
+def stop_of_withheld(owned: AssignedPartition, now: float) -> Stop | None:
     """Returns the stop of a partition whose committed offset Kafka has not told for long."""
     if owned.unanswered_since is None or now - owned.unanswered_since < WITHHELD_SECONDS:
         return None
@@ -80,7 +82,7 @@ def stop_of_withheld(owned: AssignedPartition, now: float, retry_at: float) -> S
         "transaction in which a worker committed last can't end, because a partition of __transaction_state has no leader, or the "
         "coordinator of the group does not answer. Kafka removes each record when it is older than the retention.ms of its topic"
     )
-    return Stop(reason=Reason.NOT_RELEASING, message=message, retry_at=retry_at)
+    return Stop(reason=Reason.NOT_RELEASING, message=message, retry_at=now + RECHECK_SECONDS)
 
 
 def stop_of_removed(owned: AssignedPartition, removed: Removed, there: Offsets | KafkaCallError | None) -> Stop:

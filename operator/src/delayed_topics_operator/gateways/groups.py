@@ -45,9 +45,8 @@ class GroupHelper:
                 self._drop(pool)
             else:
                 if _unanswered(outcome):
-                    self._drop(
-                        pool
-                    )  # after an outage, its client may not find the coordinator again; a new client does
+                    # after an outage, its client may not find the coordinator again; a new client does
+                    self._drop(pool)
                 return outcome
         raise KafkaUnreachable(
             f"the connection to Kafka at {self._connection.bootstrap_servers} broke while the operator asked for consumer groups. "
