@@ -1,7 +1,9 @@
 """A record that cannot be honoured becomes a dead letter with a reason, and its neighbours are not affected."""
 
 import pytest
+from confluent_kafka import Producer
 from delayed_topics_core.headers import Header
+from delayed_topics_worker.config import Guarantee
 from delayed_topics_worker_testing.foreign_client import produce_with_raw_header_key
 from delayed_topics_worker_testing.harness import WorkerHarness
 
@@ -147,3 +149,26 @@ def test_a_copy_that_is_too_large_is_a_dead_letter_and_its_batch_is_not(harness:
     assert (without_value.value, without_value.key) == (None, b"key")
     assert without_value.header("dt-origin") == b"f:0:5"
     assert (whole.value, whole.foreign) == (b"3" * 9000, [("trace", b"x")])
+
+
+@pytest.mark.parametrize("guarantee", ["AtLeastOnce", pytest.param("ExactlyOnce", marks=pytest.mark.slow)])
+def test_a_record_that_fits_into_no_request_once_it_is_not_compressed_is_a_dead_letter_and_holds_up_no_other(
+    harness: WorkerHarness, guarantee: Guarantee
+) -> None:
+    """A broker closes the connection on which a request of more than 100 MiB begins, and says nothing."""
+    orders = harness.declare((0,), front_partitions=1)
+    orders.change(compression="none")
+    worker = harness.start(orders, guarantee=guarantee)
+    large = Producer(
+        {**harness.connection.client_config(), "compression.type": "lz4", "message.max.bytes": 1_000_000_000}
+    )
+    large.produce(orders.names.front, bytes(100 << 20), key=b"key", partition=0)
+    assert large.flush(60) == 0
+    orders.produce(b"after", partition=0)
+    orders.flush()
+
+    (dead,) = orders.dead(1)
+
+    assert (dead.value, dead.key, dead.header("dt-reason")) == (None, b"key", b"TooLarge")
+    assert [r.value for r in orders.ready(1)] == [b"after"]
+    assert not worker.alarm_reasons()

@@ -57,7 +57,8 @@ impl Partition {
 
 #[cfg(test)]
 mod tests {
-    use super::super::partition::{Alone, Refused, MAX_UNCOMMITTED};
+    use super::super::alone::{Alone, Refused};
+    use super::super::partition::MAX_UNCOMMITTED;
     use super::super::state::Step;
     use super::super::topic::Target;
     use super::*;

@@ -3,11 +3,12 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use super::alone::{next_extent, Alone, Lone, Refused};
 use super::changes::Changes;
 use super::clock::boot_ns;
 use super::engine_event::EngineEvent;
 use super::held::Taken;
-use super::partition::{Alone, Lone, Partition, Refused};
+use super::partition::Partition;
 use super::producers::{Output, To};
 use super::slots::CopyOf;
 use super::state::Step;
@@ -168,6 +169,12 @@ impl<P: Output> Sending<'_, P> {
                     return Goes::Ended;
                 }
                 Err(error) => {
+                    let next = next_extent(alone.unwrap_or(Alone::AsDecided), &outcome);
+                    if let (code::MSG_SIZE_TOO_LARGE, Some(next)) = (error.code, next) {
+                        self.partition.bury(offset, next, Refused::TooLarge);
+                        self.partition.held.put_back(&taken);
+                        continue;
+                    }
                     let target = self.topic_of(&outcome).to_owned();
                     self.events.push(EngineEvent::Refused { origin: self.partition.offset(offset), target, error });
                     self.partition.step(Step::Stop);
@@ -320,15 +327,5 @@ impl<P: Output> Sending<'_, P> {
             Outcome::DeadLetter(dead) => tally.dead_letter(dead.cause.reason(), 1),
             Outcome::Hold(_) => {}
         }
-    }
-}
-
-/// Returns how much of the record to send as a dead letter if this copy is refused although it goes alone; `None` if there is nothing
-/// left to leave out.
-fn next_extent(alone: Alone, outcome: &Outcome<'_>) -> Option<Extent> {
-    match (alone, outcome) {
-        (Alone::AsDecided, Outcome::DeadLetter(_)) => Some(Extent::WithoutValue),
-        (Alone::AsDecided, _) => Some(Extent::Whole),
-        (Alone::AsDeadLetter(extent, _), _) => extent.smaller(),
     }
 }

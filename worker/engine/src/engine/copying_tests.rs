@@ -1,19 +1,17 @@
 //! Simulations: whatever becomes of copies, each record of a partition comes out once, not early, and in order.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use super::changes::{Change, Changed};
 use super::copying::{Goes, Sending};
 use super::delivery_reports::refuse;
+use super::fake_producer::{Producer, Queued, HUGE};
 use super::partition::{Partition, MAX_UNCOMMITTED};
-use super::producers::{Output, To};
-use super::slots::CopyOf;
 use super::state::{First, State, Step, Then};
 use super::stored::{HeaderBytes, Parts};
 use super::topic::{Names, Served, Target, Topic};
-use crate::kafka::{code, Copy, Error, Refusal};
+use crate::kafka::{code, Error, Refusal};
 use crate::layout::Layout;
 use crate::record::Policy;
 use crate::release::LowerBoundMs;
@@ -37,53 +35,6 @@ impl Random {
 
     fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
-    }
-}
-
-type Headers = Vec<(Vec<u8>, Option<Vec<u8>>)>;
-
-/// A copy that was queued: of which record, when, for which partition, and some of its content.
-struct Queued {
-    of: CopyOf,
-    at_ms: i64,
-    partition: i32,
-    bytes: usize,
-    due_at_ms: Option<i64>,
-}
-
-/// A fake producer, which keeps the copies that it is given.
-#[derive(Default)]
-struct Producer {
-    now_ms: Cell<i64>,
-    room: Cell<usize>,
-    queued: RefCell<VecDeque<Queued>>,
-}
-
-impl Output for Producer {
-    type Headers = Headers;
-
-    fn headers(&self, _: usize) -> Headers {
-        Headers::new()
-    }
-
-    fn produce(&self, to: To<'_>, copy: Copy<'_, Headers>) -> Result<usize, Error> {
-        let of = CopyOf::of(copy.number);
-        assert!(matches!(to, To::Own(0, target) if target == of.target));
-        if self.room.get() == 0 {
-            let fatal = self.now_ms.get() % 2 == 0; // then it has failed for good, and the engine has not replaced it yet
-            return Err(Error { fatal, ..Error::local(if fatal { code::FATAL } else { code::QUEUE_FULL }, "no room") });
-        }
-        self.room.set(self.room.get() - 1);
-        let text = |value: &[u8]| std::str::from_utf8(value).unwrap().parse().unwrap();
-        let due_at_ms = copy.headers.iter().find(|header| header.0 == b"dt-due-at").and_then(|it| it.1.as_deref());
-        self.queued.borrow_mut().push_back(Queued {
-            of,
-            at_ms: self.now_ms.get(),
-            partition: copy.partition,
-            bytes: copy.value.map_or(0, <[u8]>::len),
-            due_at_ms: due_at_ms.map(text),
-        });
-        Ok(copy.value.map_or(0, <[u8]>::len))
     }
 }
 
@@ -152,7 +103,7 @@ impl Simulation {
 
     fn append(&mut self) {
         for _ in 0..self.random.below(20) {
-            let bytes = [LARGE, INVALID].into_iter().find(|_| self.random.one_in(30)).unwrap_or(10);
+            let bytes = [LARGE, INVALID, HUGE].into_iter().find(|_| self.random.one_in(30)).unwrap_or(10);
             let level = usize::try_from(self.random.below(3)).unwrap();
             self.log.push(Record { level, at_ms: self.now_ms, bytes });
         }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::alone::{Alone, Lone, Refused};
 use super::engine_event::EngineEvent;
-use super::partition::{Alone, Lone, Partition, Refused};
+use super::partition::Partition;
 use super::producers::Producer;
 use super::refusals::is_of_the_copy;
 use super::slots::CopyOf;
@@ -189,11 +190,7 @@ pub fn refuse(
         Some(Lone { next: None, .. }) => return stand(partition, offset, refusal),
         Some(Lone { next: Some(next), .. }) => {
             partition.congestion.uncap();
-            let first = match partition.alone.remove(&offset) {
-                Some(Alone::AsDeadLetter(_, first)) => first,
-                _ => why,
-            };
-            partition.alone.insert(offset, Alone::AsDeadLetter(next, first));
+            partition.bury(offset, next, why);
         }
     }
     partition.step(Step::ReadAgain);

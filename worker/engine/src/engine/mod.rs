@@ -3,6 +3,7 @@
 //! `Engine::turn` does the work that is pending, and reports what the worker has to decide: for example where a partition begins,
 //! and what becomes of a partition that is stopped. It never waits for such a decision. `Running` calls it in a thread of its own.
 
+mod alone;
 mod beginning;
 mod calls;
 mod changes;
@@ -17,6 +18,8 @@ mod delayed;
 mod delivery_reports;
 mod ending;
 mod engine_event;
+#[cfg(test)]
+mod fake_producer;
 mod held;
 mod histogram;
 mod intake;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::alone::{Alone, Lone};
 use super::changes::Changed;
 use super::clock::boot_ns;
 use super::congestion::CongestionWindow;
@@ -13,7 +14,6 @@ use super::topic::{Target, TARGETS};
 use crate::kafka::Offset;
 use crate::record::Side;
 use crate::window::Window;
-use crate::writing::Extent;
 
 /// The most copies of a partition that no accepted commit covers. A crash repeats no more than these.
 pub const MAX_UNCOMMITTED: u32 = 5_000;
@@ -250,20 +250,6 @@ impl Partition {
         came_back
     }
 
-    /// Returns the offset and the target of the copy that is in flight alone, if there is one.
-    #[must_use]
-    pub fn lone_copy(&self) -> Option<(i64, Target)> {
-        let offset = self.lone?.offset;
-        TARGETS.into_iter().find(|to| self.first_copies[*to as usize] == Some(offset)).map(|target| (offset, target))
-    }
-
-    /// Has the first copy to each target sent alone, to find the target that refuses copies.
-    pub fn suspect_first_copies(&mut self) {
-        for offset in self.first_copies.into_iter().flatten() {
-            self.alone.entry(offset).or_insert(Alone::AsDecided);
-        }
-    }
-
     /// Forgets the copies of a transaction that was committed or has failed.
     pub fn forget_copies(&mut self) {
         self.first_copies = [None; TARGETS.len()];
@@ -310,33 +296,6 @@ pub enum Pause {
     HeldBack,
     /// Its state takes in no records, or it has just been placed again.
     NotServed,
-}
-
-/// A record whose copy is sent alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lone {
-    /// The offset of the record.
-    pub offset: i64,
-    /// How much of the record the next dead letter keeps if Kafka refuses this copy; `None` if nothing is left to try.
-    pub next: Option<Extent>,
-}
-
-/// What is sent of a record that goes alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alone {
-    /// The copy that was decided on, because Kafka may have refused only the other records of its batch.
-    AsDecided,
-    /// A dead letter, because Kafka refuses the copy that was decided on.
-    AsDeadLetter(Extent, Refused),
-}
-
-/// Why Kafka refuses the copy of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// Kafka reports that the record or its batch is too large.
-    TooLarge,
-    /// Kafka reports `INVALID_RECORD`.
-    Invalid,
 }
 
 #[cfg(test)]

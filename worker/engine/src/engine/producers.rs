@@ -151,6 +151,10 @@ fn pool_index(size: usize, topic: usize, partition: i32) -> usize {
 /// one that it has seen. It takes a copy with an epoch that it has seen for a repetition, and does not write it.
 const MAX_REFUSED: u32 = 10_000;
 
+/// The most bytes of a copy that is not compressed. Brokers close a connection on which a larger request begins (`socket.request.max.bytes`,
+/// 100 MiB by default), and the client would send it again for ever. The difference is room for the rest of the request.
+const MAX_UNCOMPRESSED_BYTES: &str = "104850000";
+
 /// The producers that share the copies of one compression.
 struct Pool {
     compression: String,
@@ -224,7 +228,8 @@ impl Producers {
         wake: BorrowedFd<'_>,
     ) -> Result<Producer, String> {
         let mut properties = self.properties.clone();
-        for (name, value) in std::iter::once(&("compression.type", compression)).chain(further) {
+        let limit = (compression == "none").then_some(("message.max.bytes", MAX_UNCOMPRESSED_BYTES));
+        for (name, value) in std::iter::once(&("compression.type", compression)).chain(&limit).chain(further) {
             properties.push(((*name).into(), (*value).into()));
         }
         let client = Arc::new(Client::new(self.load, Kind::Producer, &properties, wake)?);
