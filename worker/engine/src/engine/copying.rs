@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::alone::{next_extent, Alone, Lone, Refused};
 use super::changes::Changes;
-use super::clock::boot_ns;
 use super::engine_event::EngineEvent;
 use super::held::Taken;
 use super::partition::Partition;
@@ -24,8 +23,6 @@ use crate::writing::{self, Extent};
 
 /// How many copies a partition queues before the fence is checked again.
 const AT_ONCE: u32 = 500;
-/// How long a broker may take to know a new partition.
-const UNKNOWN_PARTITION_NS: i64 = 5_000_000_000;
 /// Roughly how many `dt-` headers a copy has.
 const OWN_HEADERS: usize = 8;
 
@@ -159,7 +156,9 @@ impl<P: Output> Sending<'_, P> {
                     self.partition.held.put_back(&taken);
                     return Goes::Blocked;
                 }
-                Err(error) if error.code == code::UNKNOWN_PARTITION && self.may_be_new() => {
+                Err(error)
+                    if error.code == code::UNKNOWN_PARTITION && self.partition.may_go_to_new_partition(offset) =>
+                {
                     self.partition.held.put_back(&taken);
                     return Goes::Unknown;
                 }
@@ -235,13 +234,6 @@ impl<P: Output> Sending<'_, P> {
             }
             _ => self.names.of(outcome.target()),
         }
-    }
-
-    /// Whether a partition that the producer does not know may be new. Workers serve a layout that has grown as soon as the operator
-    /// sees its partitions, and a broker may see them later.
-    fn may_be_new(&mut self) -> bool {
-        let now_ns = boot_ns();
-        now_ns - *self.partition.unknown_since_ns.get_or_insert(now_ns) < UNKNOWN_PARTITION_NS
     }
 
     /// Queues a copy. Returns its size in bytes, with its headers.

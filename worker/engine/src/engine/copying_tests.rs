@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use super::changes::{Change, Changed};
+use super::clock::boot_ns;
 use super::copying::{Goes, Sending};
 use super::delivery_reports::refuse;
 use super::fake_producer::{Producer, Queued, HUGE};
-use super::partition::{Partition, MAX_UNCOMMITTED};
+use super::partition::{Partition, MAX_UNCOMMITTED, UNKNOWN_PARTITION_NS};
 use super::state::{First, State, Step, Then};
 use super::stored::{HeaderBytes, Parts};
 use super::topic::{Names, Served, Target, Topic};
@@ -338,14 +339,44 @@ fn without_a_ladder_no_record_is_rescheduled() {
     }
 }
 
-#[test]
-fn copies_that_are_given_up_take_no_room() {
+/// A simulation that has a copy in flight.
+fn sending() -> Simulation {
     let mut sim = Simulation::new(1);
     while sim.partition.in_flight() == 0 {
         sim.append();
         sim.read();
         sim.send();
     }
+    sim
+}
+
+#[test]
+fn a_copy_to_a_partition_that_the_brokers_do_not_know_yet_is_sent_again_for_some_seconds_without_an_alarm() {
+    for (since_ns, then) in [(UNKNOWN_PARTITION_NS / 2, Then::ReadAgain), (UNKNOWN_PARTITION_NS, Then::Stand)] {
+        let mut sim = sending();
+        let copy = sim.producer.queued.borrow_mut().pop_front().unwrap();
+        sim.refuse(&copy, code::UNKNOWN_PARTITION);
+        assert_eq!(sim.partition.state, State::Settling(Then::ReadAgain));
+        while sim.partition.in_flight() > 0 {
+            sim.answer();
+        }
+        sim.go_on();
+        sim.read();
+        sim.partition.unknown = Some((copy.of.offset, boot_ns() - since_ns));
+        while sim.partition.in_flight() == 0 {
+            sim.now_ms += 1;
+            sim.send();
+        }
+        let again = sim.producer.queued.borrow_mut().pop_front().unwrap();
+        assert_eq!(again.of, copy.of);
+        sim.refuse(&again, code::UNKNOWN_PARTITION);
+        assert_eq!(sim.partition.state, State::Settling(then));
+    }
+}
+
+#[test]
+fn copies_that_are_given_up_take_no_room() {
+    let mut sim = sending();
     sim.partition.give_up_copies();
     assert_eq!(sim.partition.room(), u64::from(MAX_UNCOMMITTED));
 }

@@ -166,7 +166,9 @@ pub fn refuse(
     let in_flight = partition.in_flight();
     let lone = partition.complete_copy(offset, target, bytes);
     let code = refusal.error.code;
-    if TO_BE_REPEATED.contains(&code) {
+    // a producer that has just begun to write to a topic takes copies before it knows how many partitions there are
+    let may_be_new = code == code::UNKNOWN_PARTITION && partition.may_go_to_new_partition(offset);
+    if may_be_new || TO_BE_REPEATED.contains(&code) {
         partition.step(Step::ReadAgain);
         return None;
     }

@@ -20,6 +20,8 @@ pub const MAX_UNCOMMITTED: u32 = 5_000;
 /// How long a placed partition may deliver neither a record nor its end before it is placed again. The time doubles with each
 /// such placement.
 pub const PATIENCE_NS: i64 = 1_000_000_000;
+/// How long a broker may take to know a new partition.
+pub const UNKNOWN_PARTITION_NS: i64 = 5_000_000_000;
 
 /// A partition. Its `state` determines which operations are allowed.
 #[allow(clippy::struct_excessive_bools)] // none of them follows from the others
@@ -75,8 +77,8 @@ pub struct Partition {
     pub(super) first_copies: [Option<i64>; TARGETS.len()],
     /// The record whose copy is in flight alone.
     pub(super) lone: Option<Lone>,
-    /// Since when the next copy cannot be queued because its producer does not know the target partition.
-    pub(super) unknown_since_ns: Option<i64>,
+    /// The offset of the last record whose producer did not know the target partition, and since when.
+    pub(super) unknown: Option<(i64, i64)>,
     /// The offset of the last placement.
     pub(super) placed_at: Option<i64>,
     pub(super) placed_at_ns: i64,
@@ -124,7 +126,7 @@ impl Partition {
             changed: BTreeMap::new(),
             first_copies: [None; TARGETS.len()],
             lone: None,
-            unknown_since_ns: None,
+            unknown: None,
             placed_at: None,
             placed_at_ns: 0,
             patience_ns: PATIENCE_NS,
@@ -210,12 +212,20 @@ impl Partition {
         (!paused).then_some(turn_ms.saturating_add(skew_ms))
     }
 
+    /// Whether the target partition of a record, which its producer does not know, may be new. Workers serve a layout that has grown as soon
+    /// as the operator sees its partitions, and a broker may see them later.
+    pub fn may_go_to_new_partition(&mut self, offset: i64) -> bool {
+        let now_ns = boot_ns();
+        let since_ns = self.unknown.filter(|(of, _)| *of == offset).map_or(now_ns, |(_, since_ns)| since_ns);
+        self.unknown = Some((offset, since_ns));
+        now_ns - since_ns < UNKNOWN_PARTITION_NS
+    }
+
     /// Counts the copy of a record that was queued. `lone` is given if the copy is sent alone.
     pub fn sent_on(&mut self, taken: &Taken, target: Target, bytes: usize, lone: Option<Lone>) {
         let offset = taken.offset;
         self.held.let_go(taken);
         self.first_copies[target as usize].get_or_insert(offset);
-        self.unknown_since_ns = None;
         if !self.unacknowledged().contains(&true) {
             self.progress_at_ns = boot_ns();
         }
