@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::commit_points::{commit_point, MAX_COMMIT_BYTES};
 use super::histogram::Histogram;
 use super::partition::{Partition, MAX_UNCOMMITTED};
 use super::slots::Slots;
@@ -27,11 +28,6 @@ const PARTITION_ERRORS: [i32; 4] = [
 ];
 /// After this time a commit has failed. The client answers earlier, at the latest when the request and its retries have timed out.
 const UNANSWERED_NS: i64 = 30_000_000_000;
-/// Kafka writes a commit into `__consumer_offsets` as one batch, and refuses the whole commit if the batch is larger than the
-/// `max.message.bytes` of that topic, 1 MiB.
-const MAX_COMMIT_BYTES: usize = 512 << 10;
-/// The size of an offset in that batch, besides the topic's name and the metadata: the group's name of up to 249 bytes, and numbers.
-const OFFSET_RECORD_BYTES: usize = 350;
 
 /// See the module.
 pub struct Commits {
@@ -144,7 +140,8 @@ impl Commits {
             self.durations.observe((now_ns - commit.began_ns) / 1_000_000);
         }
         for ((slot, id, acknowledged), why) in commit.covers.iter().zip(answers) {
-            let Some(partition) = slots.get_mut(*slot).filter(|partition| partition.id == *id) else { continue };
+            let is_same = |partition: &&mut Partition| partition.id == *id && partition.may_commit();
+            let Some(partition) = slots.get_mut(*slot).filter(is_same) else { continue };
             let Some(why) = why else {
                 partition.committed = partition.committed.max(*acknowledged);
                 partition.commit_at_ns = 0;
@@ -156,7 +153,9 @@ impl Commits {
             // retried at once, this partition would be the only one committed: nothing would be accepted, and the fence would close for all
             if !self.was_refused || PARTITION_ERRORS.contains(&why.code) {
                 partition.commit_at_ns = now_ns + RETRY_PARTITION_NS;
-                partition.commit_refused.get_or_insert_with(|| (now_ns, why.to_string()));
+                if answers.len() == 1 || !self.was_refused {
+                    partition.commit_refused.get_or_insert_with(|| (now_ns, why.to_string()));
+                }
             }
         }
         if let Some(first) = answers.iter().flatten().next() {
@@ -168,33 +167,6 @@ impl Commits {
 /// Whether Kafka refused the last commit of a partition, but would accept those of others.
 fn is_refused(partition: &Partition) -> bool {
     partition.commit_at_ns > 0
-}
-
-/// Returns what to commit for a partition, and its size in Kafka's batch. The partition is not dirty any more.
-fn commit_point(partition: &mut Partition, encoder: &mut MetadataEncoder) -> (Offset, usize) {
-    let point = partition.window.commit_point(encoder, &partition.topic_id);
-    let size = OFFSET_RECORD_BYTES + partition.name.len() + point.metadata.len();
-    partition.dirty = false;
-    (Offset { metadata: point.metadata, ..partition.offset(point.offset) }, size)
-}
-
-/// Returns what to commit for the partitions, divided into commits that are small enough for Kafka.
-pub fn in_commits(slots: &mut Slots, chosen: &[usize], encoder: &mut MetadataEncoder) -> Vec<Vec<Offset>> {
-    let mut commits: Vec<Vec<Offset>> = Vec::new();
-    let mut room = 0;
-    for slot in chosen {
-        let Some(partition) = slots.get_mut(*slot).filter(|partition| partition.may_commit()) else { continue };
-        let (point, size) = commit_point(partition, encoder);
-        if size > room {
-            commits.push(Vec::new());
-            room = MAX_COMMIT_BYTES;
-        }
-        room = room.saturating_sub(size);
-        if let Some(commit) = commits.last_mut() {
-            commit.push(point);
-        }
-    }
-    commits
 }
 
 impl Engine {
@@ -361,6 +333,34 @@ mod tests {
                 assert_eq!((dirty, now_ns - commits.fence_at_ns < FENCE_NS), (0, true), "at {} ms", now_ns / MS);
             }
         }
+    }
+
+    #[test]
+    fn only_a_partition_that_kafka_also_refuses_by_itself_is_told_of() {
+        let (mut slots, mut commits) = (idle(1, 200), Commits::new(100 * MS, i64::MAX));
+        commits.fence_at_ns = 0;
+        slots.iter_mut().for_each(|(_, partition)| partition.dirty = true);
+        for now_ns in (RENEW_NS..40_000 * MS).step_by(10_000_000) {
+            commit(&mut commits, &mut slots, code::TOPIC_AUTHORIZATION_FAILED, now_ns);
+            let refused = slots.iter().filter(|(_, partition)| partition.commit_refused.is_some());
+            assert!(refused.map(|(_, partition)| partition.name.as_str()).all(|name| name == "orders"));
+        }
+        let partition = slots.get_mut(0).unwrap();
+        assert!(partition.commit_refused.is_some());
+        partition.step(Step::Forget);
+        assert_eq!(partition.commit_refused, None, "the topic may be another one now");
+    }
+
+    #[test]
+    fn what_kafka_answers_to_a_commit_of_a_window_that_is_gone_since_is_no_refusal() {
+        let (mut slots, mut commits) = (idle(1, 0), Commits::new(100 * MS, i64::MAX));
+        let partition = slots.get_mut(0).unwrap();
+        let sent = InFlight { began_ns: 0, covers: vec![(0, partition.id, 0)], points: Vec::new() };
+        partition.step(Step::Forget);
+        let refusal = Error::local(code::UNKNOWN_TOPIC_OR_PART, "refused");
+        commits.settle(&mut slots, &sent, &[Some(&refusal)], ANSWER_NS);
+        let partition = slots.get(0).unwrap();
+        assert_eq!((&partition.commit_refused, partition.dirty), (&None, false));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod calls;
 mod changes;
 mod changing;
 mod clock;
+mod commit_points;
 mod commits;
 mod congestion;
 mod copying;

@@ -150,6 +150,7 @@ impl Partition {
             // the window may count copies as finished that Kafka never committed, so a partition that leaves commits nothing
             self.begun &= self.state.leaves();
             self.dirty = false;
+            self.commit_refused = None;
         }
         if !self.state.sends() {
             self.held = Held::default();

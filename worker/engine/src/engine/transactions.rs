@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::calls::{Call, Calls};
-use super::commits::in_commits;
+use super::commit_points::in_commits;
 use super::engine_event::EngineEvent;
 use super::histogram::Histogram;
 use super::partition::Partition;
