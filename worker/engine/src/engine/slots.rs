@@ -30,6 +30,8 @@ pub struct Slots {
 const OFFSET_BITS: u32 = 46;
 const OFFSETS: u64 = 1 << OFFSET_BITS;
 const TARGET_BITS: u32 = 2;
+/// The most slots that the number of a copy can tell apart.
+const MAX_SLOTS: usize = 1 << (u64::BITS - OFFSET_BITS - TARGET_BITS);
 
 /// Identifies a copy in flight: the record that it was made from, and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +66,19 @@ impl CopyOf {
 
 impl Slots {
     /// Adds a partition, which replaces one with the same topic and number. Returns its slot.
+    ///
+    /// # Panics
+    /// There are more than `MAX_SLOTS` partitions. What Kafka says of the copies of one would count for another.
     pub fn add(&mut self, partition: Partition) -> usize {
         let name = (partition.name.clone(), partition.number);
         if let Some(former) = self.by_name.get(&name).copied() {
             self.remove(former);
         }
         let slot = self.all.iter().position(|slot| matches!(slot, Slot::Free)).unwrap_or_else(|| {
+            assert!(
+                self.all.len() < MAX_SLOTS,
+                "one worker can serve {MAX_SLOTS} partitions at most: run more workers"
+            );
             self.all.push(Slot::Free);
             self.all.len() - 1
         });
@@ -182,6 +191,15 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "one worker can serve 65536 partitions at most")]
+    fn a_worker_ends_rather_than_take_the_copies_of_one_partition_for_those_of_another() {
+        let all = (0..MAX_SLOTS).map(|_| Slot::Gone { in_flight: 1 }).collect();
+        let slot = Slots { all, ..Slots::default() }.add(Partition::new(1, 0, "orders".to_owned(), 3));
+        let copy = CopyOf { slot, offset: 7, target: Target::Ready };
+        assert_eq!(CopyOf::of(copy.number()), copy);
+    }
 
     #[test]
     fn the_number_of_a_copy_tells_what_it_is_of() {
