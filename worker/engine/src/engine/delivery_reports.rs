@@ -36,24 +36,25 @@ impl Engine {
         let any = !events.is_empty();
         let mut failed = BTreeMap::new();
         for (producer, event) in events {
-            let outdated = matches!(failed.get(&producer), Some((true, _))) || self.producers.is_outdated(producer);
             match event {
                 // a producer reports this before the results of the copies that it still has, so it is given up later
                 Event::Failed(error, _) if error.fatal && self.transactions.is_none() => {
-                    failed.entry(producer).or_insert((false, error));
+                    failed.entry(producer).or_insert(error);
                 }
                 event => {
+                    let outdated = self.producers.is_outdated(producer);
                     if let Some(error) = self.take_delivery_report(event, outdated) {
-                        failed.insert(producer, (true, error));
+                        self.producers.distrust(producer);
+                        failed.insert(producer, error);
                     }
                 }
             }
         }
         let mut read_again = !failed.is_empty();
-        for (producer, (outdated, error)) in failed {
+        for (producer, error) in failed {
             self.events
                 .push(EngineEvent::log(format!("a producer failed permanently, and the worker replaces it: {error}")));
-            if self.producers.give_up(producer, outdated) {
+            if self.producers.give_up(producer) {
                 self.events.push(EngineEvent::ProducersReplaced);
             }
         }

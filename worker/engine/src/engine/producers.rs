@@ -260,13 +260,19 @@ impl Producers {
         self.iter().nth(index).is_some_and(|producer| producer.outdated)
     }
 
+    /// Trusts nothing more that this producer reports.
+    pub fn distrust(&mut self, index: usize) {
+        if let Some(producer) = self.pools.iter_mut().flat_map(|pool| &mut pool.producers).nth(index) {
+            producer.outdated = true;
+        }
+    }
+
     /// Gives up the copies that a producer has in flight, because it has failed for good, and retires its pool. The other producers
     /// of the pool still report the results of their copies. Returns false if the pool was retired already.
-    pub fn give_up(&mut self, index: usize, outdated: bool) -> bool {
+    pub fn give_up(&mut self, index: usize) -> bool {
         let mut left = index;
         for pool in &mut self.pools {
-            if let Some(failed) = pool.producers.get_mut(left) {
-                failed.outdated |= outdated;
+            if let Some(failed) = pool.producers.get(left) {
                 failed.client.purge();
                 return !std::mem::replace(&mut pool.retired, true);
             }
