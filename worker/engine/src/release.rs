@@ -1,7 +1,5 @@
 //! The last check before a copy goes to a producer. Whichever path a record took, it is released only if it is due.
 
-use std::fmt::{self, Display, Formatter};
-
 use crate::place::Place;
 use crate::reading::OwnHeaders;
 
@@ -28,41 +26,22 @@ pub struct Release<'a> {
     released_at: LowerBoundMs,
 }
 
-/// The error for a record that was to be released although it is not due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotDue {
-    /// When the record is due, in milliseconds since the epoch.
-    pub due_at_ms: i64,
-    /// The lower bound of the broker's time.
-    pub now: LowerBoundMs,
-}
-
-impl Display for NotDue {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "a record that is due at {} ms must not be released at {} ms", self.due_at_ms, self.now.0)
-    }
-}
-
-impl std::error::Error for NotDue {}
-
 impl<'a> Release<'a> {
-    /// Prepares the release of a record into a partition of a ready topic.
-    ///
-    /// # Errors
-    /// The record is not due. This is a bug of the caller, so the function panics if debug assertions are enabled.
+    /// Prepares the release of a record into a partition of a ready topic. Returns `None` if the record is not due. This is a bug of the
+    /// caller, so the function panics if debug assertions are enabled.
+    #[must_use]
     pub fn prepare(
         own: OwnHeaders<'a>,
         root: Place<'a>,
         due_at_ms: i64,
         to: ReadyPlace,
         now: LowerBoundMs,
-    ) -> Result<Self, NotDue> {
+    ) -> Option<Self> {
         if due_at_ms > now.0 {
-            let refused = NotDue { due_at_ms, now };
-            debug_assert!(false, "{refused}");
-            return Err(refused);
+            debug_assert!(false, "a record that is due at {due_at_ms} ms must not be released at {} ms", now.0);
+            return None;
         }
-        Ok(Release { own, root, due_at_ms, to, released_at: now })
+        Some(Release { own, root, due_at_ms, to, released_at: now })
     }
 
     /// Returns the headers of this project that the record has.
@@ -101,21 +80,21 @@ mod tests {
     use super::*;
     use crate::place::SourceTopic;
 
-    fn prepared(due_at_ms: i64, now_ms: i64) -> Result<i64, NotDue> {
+    fn prepared(due_at_ms: i64, now_ms: i64) -> Option<i64> {
         let root = Place { source: SourceTopic::Front, partition: 0, offset: 0, topic_id: "" };
         let to = ReadyPlace { target: None, partition: 0 };
         let release = Release::prepare(OwnHeaders::default(), root, due_at_ms, to, LowerBoundMs(now_ms))?;
-        Ok(release.due_at_ms())
+        Some(release.due_at_ms())
     }
 
     #[test]
     fn what_is_due_passes() {
-        assert_eq!(prepared(5, 5), Ok(5));
+        assert_eq!(prepared(5, 5), Some(5));
     }
 
     #[test]
     #[cfg_attr(debug_assertions, should_panic(expected = "due at 6 ms must not be released at 5 ms"))]
     fn what_is_not_due_is_refused() {
-        assert_eq!(prepared(6, 5), Err(NotDue { due_at_ms: 6, now: LowerBoundMs(5) }));
+        assert_eq!(prepared(6, 5), None);
     }
 }
