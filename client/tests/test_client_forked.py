@@ -3,11 +3,14 @@ anything."""
 
 import gc
 import multiprocessing
+import subprocess
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection as Pipe
 
 import pytest
 from delayed_topics import ClientForked, DelayedTopic, Record, Records
+from delayed_topics_client_testing import Served
 from delayed_topics_core.layout import LayoutSpec, initial
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core_testing.served import serving
@@ -51,11 +54,35 @@ CALLS: dict[str, Callable[[DelayedTopic, Records], object]] = {
 }
 
 
+FORKS = """
+import os, signal, sys
+from delayed_topics import DelayedTopic
+
+bootstrap, topic, what = sys.argv[1:]
+
+def connect(value):
+    global orders, records
+    orders = DelayedTopic.connect(bootstrap, topic)
+    records = orders.records("billing")
+    orders.send(value)
+    orders.flush()
+
+connect(b"of the parent")
+child = os.fork()
+if not child:
+    signal.alarm(30)  # ends a child that hangs
+    if what == "connects":
+        connect(b"of the child")  # in place of the client of the parent
+    sys.exit()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+os._exit(0)
+"""
+
+
 def forked(client: Client, call: Callable[[DelayedTopic, Records], object]) -> str:
     """Runs the call in a forked child. Returns "done", the text of the exception, or "hangs"."""
 
     def run(answer: Pipe) -> None:
-        gc.disable()  # clients that other tests have left behind can't be destroyed in a forked process
         try:
             call(*client)
         except Exception as e:  # noqa: BLE001  every exception is reported to the parent
@@ -65,7 +92,10 @@ def forked(client: Client, call: Callable[[DelayedTopic, Records], object]) -> s
 
     ours, theirs = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(target=run, args=(theirs,))
+    gc.freeze()  # Kafka clients that other tests have left behind can't be destroyed in a forked process
     child.start()
+    gc.unfreeze()
+    theirs.close()  # so that `recv` fails if the child crashes
     try:
         return str(ours.recv()) if ours.poll(CHILD_SECONDS) else "hangs"
     finally:
@@ -86,3 +116,12 @@ def test_a_forked_process_can_leave_the_blocks_of_the_one_that_connected(client:
             pass
 
     assert forked(client, leave) == "done"
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("what", ["ends", "connects"])
+def test_a_process_that_is_forked_from_one_with_a_client_neither_crashes_nor_hangs(served: Served, what: str) -> None:
+    command = [sys.executable, "-c", FORKS, served.bootstrap, served.names.front, what]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert ended.stdout == "0\n", ended.stderr
+    assert (b"of the child" in {record.value for record in served.read(served.names.front)}) == (what == "connects")

@@ -69,7 +69,7 @@ class Records(Closing):
             raise GroupInvalid(
                 f"group must be 1 to {MAX_GROUP_BYTES} ASCII characters, but it is {group[:32]!r}. Retries carry it in a header"
             )
-        self._process = ProcessOf(f"the consumer of group {group}")
+        self._process = ProcessOf(self, f"the consumer of group {group}")
         self._bootstrap_servers = connection.bootstrap_servers
         self._names = names
         self._ready = ready_topic or names.ready
@@ -112,6 +112,7 @@ class Records(Closing):
         """Yields records until `stop`. Raises KafkaCallError if Kafka refuses permanently, because the topic is gone or a right to read it
         or to write copies is missing. Records that are done and not settled are then handed out again. Raises ClientForked."""
         record: Record | None = None
+        self._process.check()  # before a lock that a thread of the parent may have held at the fork
         with self._membership.kept():
             while True:
                 self._process.check()

@@ -54,7 +54,7 @@ class DelayedTopic(Closing):
     def __init__(
         self, connection: Connection, names: TopicNames, follower: RegistryFollower, layout: LayoutRecord
     ) -> None:
-        self._process = ProcessOf(f"the client of topic {names.front}")
+        self._process = ProcessOf(self, f"the client of topic {names.front}")
         self._connection = connection
         self._names = names
         self._followed = FollowedLayout(connection, follower, layout)
