@@ -166,6 +166,7 @@ class Assignment:
         if event.error.code == KafkaError._LOG_TRUNCATION:
             owned.stop = stop_of_removed(owned, event, None)
         else:
+            log.info("%s: Kafka refused offset %d: %s", owned, event.offset, event.error.text)
             owned.removed = event
 
     def _on_commit_unknown(self, event: CommitUnknown) -> None:
