@@ -10,7 +10,8 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_operator.connection.reconcile.usable import Usable
 from delayed_topics_operator.delayed_topic.controller import DelayedTopics
 from delayed_topics_operator.delayed_topic.reconcile import reconcile
-from delayed_topics_operator.engine.execute import STUCK_SECONDS, Executor
+from delayed_topics_operator.engine.execute import Executor
+from delayed_topics_operator.engine.rollouts import STUCK_SECONDS, Rollouts
 from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.errors import NotYet
@@ -20,9 +21,11 @@ from delayed_topics_operator.runtime import Runtime
 from delayed_topics_operator.values.eventlog import RaisedAlarm, WorkerNews
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.plan import ApplyChild, Plan
+from delayed_topics_operator.values.rollout import Rollout
 from delayed_topics_operator_testing.simulation import Simulation
 
 CONSUMER = {"protocol": "Consumer"}
+LATER = Rollout(may_begin=False)
 
 
 def stateful_set(simulation: Simulation) -> dict[str, Any]:
@@ -187,11 +190,11 @@ def test_a_replacement_that_changes_nothing_waits_for_no_turn() -> None:
     stateful_set(simulation)["spec"]["template"]["spec"]["containers"][0]["image"] = "mirror/worker:1"
     o = simulation.observe()
     (action,) = reconcile(o).actions
-    held_back = reconcile(replace(o, in_vain=(action,), may_roll=False))
+    held_back = reconcile(replace(o, in_vain=(action,), rollout=LATER))
     assert held_back.status is not None
     ready = next(c for c in held_back.status.conditions if c.type == Condition.READY)
     assert (held_back.actions, held_back.wake_seconds, ready.status) == ((), None, "True")
-    edited = reconcile(replace(o, in_vain=(action,), may_roll=False, pods=replace(o.pods, image="worker:2")))
+    edited = reconcile(replace(o, in_vain=(action,), rollout=LATER, pods=replace(o.pods, image="worker:2")))
     assert edited.wake_seconds is not None
 
 
@@ -200,8 +203,8 @@ def test_workers_that_a_webhook_puts_back_are_ready_and_the_resource_says_what_d
     """The workers serve. What a webhook puts back is somebody's decision, and no reason to call anyone at night."""
     simulation = Simulation.serving(workers={"replicas": 3})
     stateful_set(simulation)["spec"]["template"]["spec"]["containers"][0]["image"] = "mirror/worker:1"
-    o = replace(simulation.observe(), may_roll=may_roll)
-    status = reconcile(replace(o, in_vain=reconcile(replace(o, may_roll=True)).actions)).status
+    o = replace(simulation.observe(), rollout=Rollout(may_begin=may_roll))
+    status = reconcile(replace(o, in_vain=reconcile(replace(o, rollout=Rollout())).actions)).status
     assert status is not None
     conditions = {condition.type: condition for condition in status.conditions}
     assert (conditions[Condition.READY].status, conditions[Condition.WORKERS_READY].status) == ("True", "True")
@@ -216,33 +219,33 @@ def test_workers_that_a_webhook_puts_back_are_ready_and_the_resource_says_what_d
 
 def test_rollouts_that_are_stuck_stop_nobody_elses_however_often_they_are_edited() -> None:
     store, now = Store(), 0.0
-    executor = Executor(None, store, None, rolling_at_once=2, clock=lambda: now)  # type: ignore[arg-type]
+    rollouts = Rollouts(store, at_once=2, clock=lambda: now)
     for name in ("a", "b"):
         store.put(rolling(name))
-    assert not executor.may_roll("system", "c")
+    assert not rollouts.look("new", "system", "c").may_begin
     now += STUCK_SECONDS
     store.put(rolling("a", edit=2))
     store.put(rolling("b", updated=1))
-    assert executor.may_roll("system", "c")
+    assert rollouts.look("new", "system", "c").may_begin
     store.put(rolling("a", updated=1))
-    assert not executor.may_roll("system", "c")
+    assert not rollouts.look("new", "system", "c").may_begin
 
 
 def test_pods_that_come_and_go_hold_up_nobody_elses_rollout() -> None:
     """In the past, each change counted as progress, and one such resource after the other held up all others permanently."""
     store, now = Store(), 0.0
-    executor = Executor(None, store, None, rolling_at_once=1, clock=lambda: now)  # type: ignore[arg-type]
+    rollouts = Rollouts(store, at_once=1, clock=lambda: now)
     store.put(rolling("a", updated=1, ready=2))
-    assert not executor.may_roll("system", "c")
+    assert not rollouts.look("new", "system", "c").may_begin
     for ready in (3, 2, 3, 2):
         now += STUCK_SECONDS / 3
         store.put(rolling("a", updated=1, ready=ready))
-        last = executor.may_roll("system", "c")
+        last = rollouts.look("new", "system", "c").may_begin
     assert last, "the rollout has made no progress since it had three ready pods"
     store.put({**rolling("a", updated=3, ready=3, edit=2), "status": rolling("a", updated=3, ready=3)["status"]})
-    assert executor.may_roll("system", "c"), "the status is still that of the spec before the edit"
+    assert rollouts.look("new", "system", "c").may_begin, "the status is still that of the spec before the edit"
     store.put(rolling("a", updated=2, ready=2))
-    assert not executor.may_roll("system", "c")
+    assert not rollouts.look("new", "system", "c").may_begin
 
 
 class Unhurried(Kubernetes):

@@ -9,13 +9,16 @@ import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds.connection import SharedWorkers
 from delayed_topics_operator.connection.reconcile.shared_workers import SharedObservation, plan
-from delayed_topics_operator.engine.execute import STUCK_SECONDS, Executor
+from delayed_topics_operator.engine.execute import Executor
+from delayed_topics_operator.engine.rollouts import STUCK_SECONDS, Rollouts
 from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.errors import NotYet
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import Action, ApplyChild, ScaleWorkers
+from delayed_topics_operator.values.rollout import Rollout
+from delayed_topics_operator.values.stateful_sets import INSTALLATION, READY_BEFORE
 from delayed_topics_operator.workers.reconcile.manifests import children
 from delayed_topics_operator.workers.reconcile.worker_sets import PodSettings, shared_worker_set
 from delayed_topics_operator_testing.simulation import BEGIN, Simulation
@@ -36,19 +39,23 @@ class Kubernetes:
     async def merge(self, kind: str, namespace: str, name: str, patch: dict[str, Any]) -> Manifest:
         known = self._store.get(kind, namespace, name)
         assert known is not None
-        return self.put({**known, "spec": {**known["spec"], **patch["spec"]}})
+        annotations = {**known["metadata"]["annotations"], **patch["metadata"].get("annotations", {})}
+        meta = {**known["metadata"], "annotations": annotations}
+        return self.put({**known, "metadata": meta, "spec": {**known["spec"], **patch["spec"]}})
 
     async def apply(self, body: Manifest, **_: Any) -> Manifest:
         return self.put(body)
 
 
-def replaced(name: str, *, replicas: int = 1, ready: int = 0, image: str = "worker:2") -> dict[str, Any]:
-    """Returns a StatefulSet whose pods have all been replaced, and of which `ready` are ready, as its controller reports it."""
+def replaced(name: str, *, replicas: int = 1, ready: int = 0, given: str = "new") -> dict[str, Any]:
+    """Returns a StatefulSet whose pods have all been replaced, and of which `ready` are ready, as its controller reports it.
+    `given`: the digest of the chart values."""
     counts = {"replicas": replicas, "updatedReplicas": replicas, "readyReplicas": ready}
     revisions = {"currentRevision": "b" if ready == replicas else "a", "updateRevision": "b"}
-    meta = {"namespace": "system", "name": name, "uid": name, "generation": 2, "resourceVersion": "1"}
-    template = {"spec": {"containers": [{"name": "worker", "image": image}]}}
-    spec = {"replicas": replicas, "template": template}
+    annotations = {INSTALLATION: given, READY_BEFORE: str(replicas)}
+    identity = {"namespace": "system", "name": name, "uid": name}
+    meta = {**identity, "annotations": annotations, "generation": 2, "resourceVersion": "1"}
+    spec = {"replicas": replicas, "template": {"metadata": {}, "spec": {}}}
     return {
         "kind": "StatefulSet",
         "metadata": meta,
@@ -62,41 +69,40 @@ def test_the_next_workers_are_replaced_when_the_last_replaced_ones_are_ready_and
     replicas: int,
 ) -> None:
     store, now = Store(), 0.0
-    executor = Executor(None, store, None, rolling_at_once=1, clock=lambda: now)  # type: ignore[arg-type]
+    rollouts = Rollouts(store, at_once=1, clock=lambda: now)
     store.put(replaced("a", replicas=replicas, ready=replicas - 1))
-    assert not executor.may_roll("system", "c")
+    assert not rollouts.look("new", "system", "c").may_begin
     now += STUCK_SECONDS
-    assert executor.may_roll("system", "c"), "workers that never become ready hold up nobody permanently"
+    assert rollouts.look("new", "system", "c").may_begin, "workers that never become ready hold up nobody permanently"
     store.put(replaced("b", replicas=replicas, ready=replicas))
-    assert executor.may_roll("system", "c"), "workers that are ready hold up nobody"
+    assert rollouts.look("new", "system", "c").may_begin, "workers that are ready hold up nobody"
 
 
 def test_an_image_with_which_no_worker_becomes_ready_is_not_given_to_further_workers() -> None:
     """In the past, it took down the workers of five more topics every three minutes."""
     store, now = Store(), 0.0
-    executor = Executor(None, store, None, rolling_at_once=2, clock=lambda: now)  # type: ignore[arg-type]
+    rollouts = Rollouts(store, at_once=2, clock=lambda: now)
     for name in ("a", "b"):
-        store.put(replaced(name, image="worker:2"))
+        store.put(replaced(name, given="new"))
     for name in ("c", "d"):
-        store.put(replaced(name, ready=1, image="worker:1"))
-    assert executor.stuck_with("worker:2", "system", "c") == 0, "they may still become ready"
+        store.put(replaced(name, ready=1, given="old"))
+    assert rollouts.look("new", "system", "c") == Rollout(may_begin=False), "they may still become ready"
     now += STUCK_SECONDS
-    assert executor.stuck_with("worker:2", "system", "c") == 2
-    assert executor.stuck_with("worker:3", "system", "c") == 0, "another image may be better"
-    assert executor.stuck_with("worker:1", "system", "c") == 0, "it keeps its image"
-    assert executor.may_roll("system", "c"), "so other changes go on"
-    store.put(replaced("a", ready=1, image="worker:2"))
-    assert executor.stuck_with("worker:2", "system", "c") == 0, "the image is not what keeps the others from running"
+    assert rollouts.look("new", "system", "c") == Rollout(stuck=2), "other changes go on"
+    assert rollouts.look("newer", "system", "c") == Rollout(), "another image may be better"
+    assert rollouts.look("old", "system", "c") == Rollout(), "it keeps its image"
+    store.put(replaced("a", ready=1, given="new"))
+    assert rollouts.look("new", "system", "c") == Rollout(), "the image is not what keeps the others from running"
 
 
 def test_workers_that_get_no_image_which_fails_elsewhere_say_so_and_go_on() -> None:
     simulation = Simulation.serving(workers={"replicas": 3})
     simulation.edit(rebalance={"protocol": "Consumer"})
-    simulation.may_roll, simulation.stuck_with_image = False, 5
+    simulation.stuck = 5
     settled = simulation.settle()
     ready, workers = simulation.condition(Condition.READY), simulation.condition(Condition.WORKERS_READY)
     assert (ready.status, ready.reason, workers.status) == ("False", Reason.ROLLOUT_WAITING, "True")
-    for words in ("image worker:1 is ready. 5 other resources", "images.worker", "3 of 3 workers are ready"):
+    for words in ("image worker:1 and", "is ready. 5 other resources", "images.worker", "3 of 3 workers are ready"):
         assert words in ready.message
     assert settled.wake_seconds is None, "it may take days until someone corrects this"
 
@@ -125,16 +131,15 @@ def test_shared_workers_whose_replacement_waits_say_so_and_go_on(stuck: int) -> 
         worker_pods=(),
         warnings=(),
         unready_since=None,
-        may_roll=False,
-        stuck_with_image=stuck,
+        rollout=Rollout(may_begin=stuck > 0, stuck=stuck),
     )
     actions, shared = plan(o)
     assert (actions, shared.said.status) == ((), "True")
-    expected = "until a worker with the image worker:2 is ready" if stuck else "until fewer other resources"
+    expected = "until a worker with the image worker:2 and" if stuck else "until fewer other resources"
     assert shared.said.message.startswith(
         f"1 of 1 shared workers are ready. The shared workers are not as declared yet. Their replacement waits {expected}"
     )
-    assert plan(replace(o, may_roll=True))[0] != ()
+    assert plan(replace(o, rollout=Rollout()))[0] != ()
 
 
 def test_workers_that_stop_for_another_assignor_have_their_turn_until_the_next_ones_are_ready() -> None:
@@ -150,13 +155,17 @@ def test_workers_that_stop_for_another_assignor_have_their_turn_until_the_next_o
         return [type(failure.error) for failure in outcome.failures]
 
     assert carry_out(stop("a")) == []
-    kube.put(replaced("a", replicas=0))
-    assert not executor.may_roll("system", "c"), "their sessions have not ended yet"
+    a = store.get("StatefulSet", "system", "a")
+    assert a is not None
+    kube.put({**a, "status": replaced("a", replicas=0)["status"]})
+    assert not executor.rollouts.look("new", "system", "c").may_begin, "their sessions have not ended yet"
     assert carry_out(stop("b")) == [NotYet]
+    another_operator = Rollouts(store, at_once=1)
+    assert not another_operator.look("new", "system", "c").may_begin
     assert carry_out(ApplyChild(manifest=replaced("a"), change="changed")) == []
-    assert not executor.may_roll("system", "c"), "they are not ready yet"
+    assert not executor.rollouts.look("new", "system", "c").may_begin, "they are not ready yet"
     kube.put(replaced("a", ready=1))
-    assert executor.may_roll("system", "c")
+    assert executor.rollouts.look("new", "system", "c").may_begin
 
 
 def stop(name: str) -> ScaleWorkers:

@@ -46,6 +46,7 @@ from delayed_topics_operator.values.plan import (
     WriteRegistry,
 )
 from delayed_topics_operator.values.refusal import Refusal
+from delayed_topics_operator.values.rollout import Rollout
 from delayed_topics_operator.workers.reconcile import worker_sets
 from delayed_topics_operator.workers.reconcile.worker_sets import PodSettings
 
@@ -162,7 +163,7 @@ class Simulation:
     labels: dict[str, str] = field(default_factory=dict)
     terminating: bool = False
     may_roll: bool = True
-    stuck_with_image: int = 0
+    stuck: int = 0
     news: WorkerNews = field(default_factory=WorkerNews)
     load: Load | None = None
     vanished: tuple[str, ...] = ()
@@ -212,8 +213,7 @@ class Simulation:
             kafka=self._kafka_view() if isinstance(self.connection, Usable) else None,
             pods=PodSettings(image="worker:1", image_pull_policy="IfNotPresent", home=OPERATOR_NAMESPACE, allowed=True),
             children=copy.deepcopy(self.children),
-            may_roll=self.may_roll,
-            stuck_with_image=self.stuck_with_image,
+            rollout=Rollout(may_begin=self.may_roll, stuck=self.stuck),
             vanished=self.vanished,
             taken=self.taken,
             others=self.others,

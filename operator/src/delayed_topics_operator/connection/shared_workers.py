@@ -26,7 +26,7 @@ from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import Action, ConditionState, WriteRegistry
 from delayed_topics_operator.workers.observe import children, pod_settings
 from delayed_topics_operator.workers.reconcile.children import all_ready, ours, removal
-from delayed_topics_operator.workers.reconcile.manifests import template_of
+from delayed_topics_operator.workers.reconcile.manifests import installation, template_of
 from delayed_topics_operator.workers.reconcile.worker_sets import (
     PodSettings,
     selector,
@@ -107,7 +107,6 @@ class SharedWorkersOf:
             pods, warnings = await pods_and_warnings(
                 self._context.kube, workers, labels=selector(labels), expected=wanted.replicas
             )
-        stuck = self._context.executor.stuck_with(given.image, home, name)
         actions, shared = plan(
             SharedObservation(
                 now=datetime.now(UTC),
@@ -117,8 +116,7 @@ class SharedWorkersOf:
                 worker_pods=pods,
                 warnings=warnings,
                 unready_since=_unready_since(raw),
-                may_roll=not stuck and self._context.executor.may_roll(home, name),
-                stuck_with_image=stuck,
+                rollout=self._context.executor.rollouts.look(installation(given), home, name),
                 kept_for=kept_for,
             )
         )

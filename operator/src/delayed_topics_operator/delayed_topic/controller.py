@@ -51,6 +51,7 @@ from delayed_topics_operator.values.transitions import autoscaled, notices
 from delayed_topics_operator.workers.observe import PodCounts, children, pod_settings
 from delayed_topics_operator.workers.reconcile import worker_sets
 from delayed_topics_operator.workers.reconcile.children import all_ready, ready_pods
+from delayed_topics_operator.workers.reconcile.manifests import installation
 
 log = logging.getLogger(__name__)
 
@@ -222,7 +223,7 @@ class DelayedTopics:
         elif not subject.has_finalizer and self._connections.leaving(wanted.connection):
             message = f"{wanted.connection} is being deleted. Either create it again, or name another one in spec.connectionRef"
             state, kafka, link = Unusable(reason=Reason.CONNECTION_MISSING, message=message, since=_now()), None, None
-        stuck = self._context.executor.stuck_with(self._context.settings.worker_image, home, name)
+        pods = pod_settings(self._context.settings, home=home, allowed=allowed)
         observation = Observation(
             now=_now(),
             gone_after_seconds=self._context.settings.gone_after_seconds,
@@ -230,10 +231,9 @@ class DelayedTopics:
             wanted=wanted,
             connection=state,
             kafka=kafka,
-            pods=pod_settings(self._context.settings, home=home, allowed=allowed),
+            pods=pods,
             children=live.children,
-            may_roll=not stuck and self._context.executor.may_roll(home, name),
-            stuck_with_image=stuck,
+            rollout=self._context.executor.rollouts.look(installation(pods), home, name),
             in_vain=self._undone[key].in_vain,
             audits=(scheduled := self._scheduled_audits(subject)),
             taken=self._taken(subject, scheduled),

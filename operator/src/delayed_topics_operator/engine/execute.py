@@ -4,7 +4,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -25,6 +25,7 @@ from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_operator import metrics
 from delayed_topics_operator.engine.finalizer import set_finalizer
+from delayed_topics_operator.engine.rollouts import Rollouts
 from delayed_topics_operator.engine.store import Store, refresh
 from delayed_topics_operator.errors import KubeError, NotYet
 from delayed_topics_operator.gateways.kafka import KafkaLink
@@ -50,15 +51,9 @@ from delayed_topics_operator.values.plan import (
     ScaleWorkers,
     WriteRegistry,
 )
-from delayed_topics_operator.values.stateful_sets import is_current, rolls, worker_image
+from delayed_topics_operator.values.stateful_sets import READY_BEFORE, STOPPED, ready_before_next
 
 log = logging.getLogger(__name__)
-
-STUCK_SECONDS = 180.0
-"""A rollout without progress for this long makes room for others."""
-Progress = tuple[int, int]
-"""The number of pods of the new template, and of ready pods. Only a rise counts as progress. Otherwise pods that come and go, or another
-edit each minute, would hold up all others forever."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +101,7 @@ class Executor:
         self._kube = kube
         self._store = store
         self._recorder = recorder
-        self._rolling_at_once = rolling_at_once
-        self._about_to_roll: set[tuple[str, str]] = set()
-        self._stopped: set[tuple[str, str]] = set()
-        self._clock = clock
-        self._progress: dict[tuple[str, str], tuple[Progress, float]] = {}
+        self.rollouts = Rollouts(store, at_once=rolling_at_once, clock=clock)
         self._unmarked = defaultdict[Key, dict[str, str]](dict)
 
     async def execute(
@@ -150,48 +141,6 @@ class Executor:
         """Forgets a resource that is gone."""
         self._unmarked.pop(key, None)
 
-    def may_roll(self, namespace: str, name: str) -> bool:
-        """Whether few enough other StatefulSets are rolling their pods."""
-        others = (self._rolling() | self._about_to_roll) - {(namespace, name)}
-        return len(others) < self._rolling_at_once
-
-    def stuck_with(self, image: str, namespace: str, name: str) -> int:
-        """Returns how many StatefulSets are stuck while they roll to this image, if the image may be the cause, because no worker of it is
-        ready anywhere. 0 for a StatefulSet that has the image already."""
-        own = self._store.get("StatefulSet", namespace, name)
-        if own is None or worker_image(own) == image or not (stuck := rolling(self._store).keys() - self._rolling()):
-            return 0
-        of_image = self._store.by_index("StatefulSet", _worker_images, image)
-        if any(not rolls(live) and live["status"].get("readyReplicas", 0) for live in of_image):
-            return 0
-        return len(stuck & {(live["metadata"]["namespace"], live["metadata"]["name"]) for live in of_image})
-
-    def _rolling(self) -> set[tuple[str, str]]:
-        """Returns the StatefulSets that are rolling, without stuck ones: one resource whose pods can't run must not stop all others."""
-        now, before = self._clock(), self._progress
-        self._progress = {}
-        for name, progress in {**self._starting_again(), **rolling(self._store)}.items():
-            furthest, since = before.get(name, (progress, now))
-            self._progress[name] = (progress, now) if progress > furthest else (furthest, since)
-        return {name for name, (_, since) in self._progress.items() if now - since < STUCK_SECONDS}
-
-    def _starting_again(self) -> dict[tuple[str, str], Progress]:
-        """Returns the StatefulSets that have stopped all pods, and have not started any with another template yet."""
-        found = ((name, self._store.get("StatefulSet", *name)) for name in self._stopped)
-        self._stopped = {name for name, live in found if live is not None and not live["spec"]["replicas"]}
-        return dict.fromkeys(self._stopped, (0, 0))
-
-    @contextmanager
-    def _turn(self, name: tuple[str, str]) -> Iterator[None]:
-        """Counts the StatefulSet as rolling until the store has the answer of the API server. Raises NotYet."""
-        if not self.may_roll(*name):
-            raise NotYet(f"{self._rolling_at_once} other resources are replacing their workers")
-        self._about_to_roll.add(name)
-        try:
-            yield
-        finally:
-            self._about_to_roll.discard(name)
-
     async def _report(self, key: Key, action: Action) -> None:
         log.info("%s: %s", key, in_words(action))
         event, resource = notice(action), self._store.get(*key)
@@ -211,11 +160,12 @@ class Executor:
                 return await self._apply(action)
             case ScaleWorkers():
                 name = (action.namespace, action.name)
-                patch = {"metadata": {"uid": action.uid}, "spec": {"replicas": action.replicas}}
-                with self._turn(name) if action.rolls else nullcontext():
+                patch: Manifest = {"metadata": {"uid": action.uid}, "spec": {"replicas": action.replicas}}
+                live = self._store.get("StatefulSet", *name)
+                if action.rolls and live is not None:
+                    patch["metadata"]["annotations"] = {READY_BEFORE: f"{ready_before_next(live)}{STOPPED}"}
+                with self.rollouts.turn(*name) if action.rolls else nullcontext():
                     self._store.put(await self._kube.merge("StatefulSet", *name, patch))
-                if action.rolls:
-                    self._stopped.add(name)
             case DeleteChild():
                 await self._delete(action)
             case _:
@@ -233,7 +183,7 @@ class Executor:
             # the next pass finds out whether it belongs to the operator
             raise NotYet(f"{action.kind} {meta['name']} already exists")
         before = self._store.get(action.kind, *name)
-        with self._turn(name) if action.rolls else nullcontext():
+        with self.rollouts.turn(*name) if action.rolls else nullcontext():
             live = await self._kube.apply(action.manifest)
             self._store.put(live)
         return before is None or live["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
@@ -321,25 +271,3 @@ async def _at_kafka(  # noqa: C901  one case per action
             await link.delete_topics(action.topics)
         case _:
             assert_never(action)
-
-
-def rolling(store: Store) -> dict[tuple[str, str], Progress]:
-    """Returns the progress of each StatefulSet of workers whose pods are being replaced, by namespace and name."""
-    found = store.by_index("StatefulSet", _rolls, True)
-    return {(s["metadata"]["namespace"], s["metadata"]["name"]): _progress(s) for s in found}
-
-
-def _progress(stateful_set: Manifest) -> Progress:
-    status = stateful_set.get("status") or {}
-    counts = (status.get("updatedReplicas", 0), status.get("readyReplicas", 0))
-    return counts if is_current(stateful_set) else (0, 0)
-
-
-def _rolls(stateful_set: Manifest) -> tuple[bool]:
-    """For `Store.by_index`."""
-    return (rolls(stateful_set),)
-
-
-def _worker_images(stateful_set: Manifest) -> tuple[str | None]:
-    """For `Store.by_index`."""
-    return (worker_image(stateful_set),)

@@ -42,6 +42,14 @@ def placement(asked: WorkerTemplate | Spark, defaults: PodDefaults) -> Manifest:
     return {key: value for key, value in given.items() if value}
 
 
+def replaces_defaults(asked: WorkerTemplate, defaults: PodDefaults) -> bool:
+    """Whether pods have something else than a default says. Tolerations only add up."""
+    given = placement(asked, defaults)
+    selected = given.get("nodeSelector", {})
+    others = any(selected[key] != value for key, value in defaults.node_selector.items())
+    return others or defaults.priority_class_name not in (None, given.get("priorityClassName"))
+
+
 def without_defaults(spec: Manifest, defaults: PodDefaults) -> Manifest:
     """Returns those fields of a pod's spec as its resource has them."""
     priority, tolerations = spec.get("priorityClassName"), [to_dict(one) for one in defaults.tolerations]

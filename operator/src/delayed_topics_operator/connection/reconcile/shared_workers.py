@@ -8,7 +8,8 @@ from delayed_topics_core.words import shortened
 
 from delayed_topics_operator.connection.reconcile.usable import Shared
 from delayed_topics_operator.values.manifest import Manifest
-from delayed_topics_operator.values.plan import Action, ApplyChild, ConditionState
+from delayed_topics_operator.values.plan import Action, ConditionState
+from delayed_topics_operator.values.rollout import Rollout
 from delayed_topics_operator.workers.reconcile import manifests, worker_sets
 from delayed_topics_operator.workers.reconcile.children import (
     NOTHING_RELEASED,
@@ -16,9 +17,10 @@ from delayed_topics_operator.workers.reconcile.children import (
     all_ready,
     awaited,
     changes,
+    changes_for_now,
     in_the_way,
     not_ready,
-    of_pods,
+    replaces_pods,
 )
 from delayed_topics_operator.workers.reconcile.manifests import Live
 from delayed_topics_operator.workers.reconcile.worker_sets import WorkerSet
@@ -29,8 +31,8 @@ TEMPLATE = "spec.sharedWorkers.template"
 @dataclass(frozen=True, kw_only=True)
 class SharedObservation:
     """`wanted`: the desired workers. `group`: their consumer group. `live`: their present objects. `worker_pods`, `warnings`: pods and
-    Events that may say why not all workers are ready. `unready_since`: since when the connection's condition says so. `may_roll`: whether
-    few enough other StatefulSets are rolling their pods, and none is stuck with the image. `stuck_with_image`: see `Executor.stuck_with`.
+    Events that may say why not all workers are ready. `unready_since`: since when the connection's condition says so. `rollout`: whether
+    their pods may be replaced now.
 
     `kept_for`: the front topics that the workers still serve, although the spec no longer has them; None: the spec has them."""
 
@@ -41,8 +43,7 @@ class SharedObservation:
     worker_pods: tuple[Manifest, ...]
     warnings: tuple[Manifest, ...]
     unready_since: datetime | None
-    may_roll: bool
-    stuck_with_image: int = 0
+    rollout: Rollout
     kept_for: tuple[str, ...] | None = None
 
 
@@ -51,14 +52,12 @@ def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
     wanted = manifests.children(o.wanted, o.live)
     stateful_set = o.live.get(("StatefulSet", o.wanted.name))
     stranger = in_the_way(wanted, o.live, o.wanted.labels)
-    actions = changes(wanted, o.live) if stranger is None else ()
-    waits = not o.may_roll and any(isinstance(action, ApplyChild) and action.rolls for action in actions)
-    if waits:
-        actions = tuple(action for action in actions if not of_pods(action))
+    actions = changes_for_now(wanted, o.live, o.wanted, o.rollout) if stranger is None else ()
+    held_back = (action for action in changes(wanted, o.live) if replaces_pods((action,)) and action not in actions)
     status = (stateful_set or {}).get("status") or {}
     state = stranger or _state(o, stateful_set)
-    if waits:
-        until = awaited(o.stuck_with_image, o.wanted.pods.image)
+    if stranger is None and any(held_back):
+        until = awaited(o.rollout, o.wanted.pods.image)
         state = replace(state, message=f"{state.message}. The shared workers are not as declared yet. {until}")
     if o.kept_for is not None:
         state = replace(state, message=f"{state.message}. {_why_kept(o.kept_for)}")

@@ -28,6 +28,7 @@ from delayed_topics_operator.delayed_topic.reconcile import (
 )
 from delayed_topics_operator.delayed_topic.reconcile.observation import Observation
 from delayed_topics_operator.values.plan import Finding, Plan, merged
+from delayed_topics_operator.values.rollout import Rollout
 
 __all__ = ["reconcile"]
 
@@ -52,7 +53,7 @@ def reconcile(o: Observation) -> Plan:
         return deletion.plan(rebalances.with_status(o))
     o = rebalances.with_status(protocol.settled(quota.limited(autoscale.scaled(o))))
     if o.subject.plan_only:
-        o = replace(o, may_roll=True)  # a plan that is only shown waits for no turn
+        o = replace(o, rollout=Rollout())  # a plan that is only shown waits for no turn
         return Plan(status=status.undecided(o.subject.status, status.of(o, planned.conditions(o, _found(o)))))
     found = _found(o)
     now = status.of(o, found.conditions)

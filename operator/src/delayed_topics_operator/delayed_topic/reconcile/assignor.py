@@ -28,7 +28,7 @@ def stop_first(o: Observation, live: Manifest) -> Finding | None:
     or if it has to wait like any other change of pods. A worker that has stopped stays a member of the group until its session ends."""
     assert o.kafka is not None
     replicas, pods = live["spec"]["replicas"], (live.get("status") or {}).get("replicas", 0)
-    if (replicas and not o.may_roll) or not (replicas or pods or o.kafka.group.members):
+    if (replicas and not o.rollout.all_may_change) or not (replicas or pods or o.kafka.group.members):
         return None
     meta = live["metadata"]
     scale = ScaleWorkers(

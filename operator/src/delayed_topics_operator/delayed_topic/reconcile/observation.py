@@ -26,6 +26,7 @@ from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import Action, ConditionState
 from delayed_topics_operator.values.refusal import Refusal
+from delayed_topics_operator.values.rollout import Rollout
 from delayed_topics_operator.workers.reconcile.worker_sets import PodSettings
 
 
@@ -136,8 +137,7 @@ class GrantExceeded:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """`children`: live objects by (kind, name). `may_roll`: whether few enough other resources are rolling their workers, and
-    none is stuck with the image. `stuck_with_image`: see `Executor.stuck_with`.
+    """`children`: live objects by (kind, name). `rollout`: whether its pods may be replaced now.
 
     `worker_pods`, `warnings`: the pods by name, and Events that may say why they are not ready; both are empty if all workers are ready.
     `others`: what the rest of the namespace uses of its quota on this connection. `own`: what this resource was granted before; see
@@ -156,8 +156,7 @@ class Observation:
     kafka: KafkaView | None
     pods: PodSettings
     children: Mapping[tuple[str, str], Manifest]
-    may_roll: bool = True
-    stuck_with_image: int = 0
+    rollout: Rollout = field(default_factory=Rollout)
     in_vain: tuple[Action, ...] = ()
     others: QuotaUsed = field(default_factory=QuotaUsed)
     own: QuotaUsed = field(default_factory=QuotaUsed)

@@ -18,7 +18,7 @@ from delayed_topics_operator.delayed_topic.reconcile.observation import Observat
 from delayed_topics_operator.delayed_topic.reconcile.target import given_back, kept_serving, written
 from delayed_topics_operator.values.plan import Action, Finding, WriteRegistry, merged
 from delayed_topics_operator.workers.reconcile import manifests
-from delayed_topics_operator.workers.reconcile.children import changes, in_the_way, ours
+from delayed_topics_operator.workers.reconcile.children import in_the_way, ours
 
 
 def check(o: Observation, planned: Iterable[Action]) -> Finding:
@@ -47,7 +47,7 @@ def _workers(o: Observation, connection: Usable) -> Finding:
         return Finding(conditions={Condition.WORKERS_READY: stranger})
     reconnected = manifests.reconnected(live, own)
     wanted = (secret,) if reconnected is None else (secret, reconnected)
-    found = workers.rolled(o, live, changes(wanted, o.children))
+    found = workers.rolled(o, own, wanted)
     return replace(found, actions=(*found.actions, *workers.fences(o)))
 
 

@@ -17,7 +17,7 @@ from delayed_topics_operator.delayed_topic.reconcile.observation import Observat
 from delayed_topics_operator.delayed_topic.reconcile.target import record, target
 from delayed_topics_operator.values.explain import explanation
 from delayed_topics_operator.values.manifest import Manifest
-from delayed_topics_operator.values.plan import Action, ApplyChild, ConditionState, FenceWorkers, Finding, ScaleWorkers
+from delayed_topics_operator.values.plan import Action, ConditionState, FenceWorkers, Finding
 from delayed_topics_operator.workers.reconcile import manifests, worker_sets
 from delayed_topics_operator.workers.reconcile.children import (
     NOTHING_RELEASED,
@@ -25,12 +25,14 @@ from delayed_topics_operator.workers.reconcile.children import (
     all_ready,
     awaited,
     changes,
+    changes_for_now,
     in_the_way,
     not_ready,
-    of_pods,
     ours,
     removal,
+    replaces_pods,
 )
+from delayed_topics_operator.workers.reconcile.worker_sets import WorkerSet
 
 ROLL_WAKE_SECONDS = 2.0
 POD_WAKE_SECONDS = 10.0
@@ -61,10 +63,9 @@ def check(o: Observation) -> Finding:
     stranger = in_the_way(wanted, o.children, own.labels)
     if stranger is not None:
         return Finding(conditions={Condition.WORKERS_READY: stranger})
-    actions = changes(wanted, o.children)
     if live is not None and not (o.shares_workers or mixes(o)) and (stopping := stop_first(o, live)) is not None:
         return stopping
-    found = rolled(o, live, actions)
+    found = rolled(o, own, wanted)
     state = _handing_over(o) or found.conditions[Condition.WORKERS_READY]
     if (kept := handover.refused(o)) is not None:
         serving = running_state(o) or state
@@ -73,21 +74,22 @@ def check(o: Observation) -> Finding:
     return replace(found, actions=(*found.actions, *fences(o)), conditions={Condition.WORKERS_READY: state})
 
 
-def rolled(o: Observation, live: Manifest | None, actions: tuple[Action, ...]) -> Finding:
-    """Returns all actions if the workers may roll now, or if no action rolls them. Otherwise leaves out what changes pods, but scales the
-    StatefulSet. `live`: the StatefulSet of the workers."""
-    state = _workers_state(o, live)
+def rolled(o: Observation, own: WorkerSet, wanted: tuple[Manifest, ...]) -> Finding:
+    """Returns the actions that bring about the wanted objects, as far as the workers may be replaced now."""
+    state = _workers_state(o, o.children.get(("StatefulSet", own.name)))
+    actions = changes(wanted, o.children)
     if in_vain := tuple(action for action in actions if action in o.in_vain):
         state = replace(state, message=f"{state.message}. {_put_back(in_vain)}")
-    rolls = [action for action in actions if isinstance(action, ApplyChild) and action.rolls]
-    if o.may_roll or not rolls:
+    now = changes_for_now(wanted, o.children, own, o.rollout)
+    held_back = [action for action in actions if replaces_pods((action,)) and action not in now]
+    if not held_back:
         wake_seconds = POD_WAKE_SECONDS if state.status == "False" and o.wanted.replicas else None
-        return Finding(actions=actions, conditions={Condition.WORKERS_READY: state}, wake_seconds=wake_seconds)
-    waits = any(action not in o.in_vain for action in rolls)
+        return Finding(actions=now, conditions={Condition.WORKERS_READY: state}, wake_seconds=wake_seconds)
+    waits = any(action not in o.in_vain for action in held_back)
     return Finding(
-        actions=(*(a for a in actions if not of_pods(a)), *_scaling(o, live)),
+        actions=now,
         conditions={Condition.WORKERS_READY: _waiting(o, state) if waits else state},
-        wake_seconds=ROLL_WAKE_SECONDS if waits and not o.stuck_with_image else None,
+        wake_seconds=ROLL_WAKE_SECONDS if waits and not o.rollout.may_begin else None,
     )
 
 
@@ -149,22 +151,6 @@ def _put_back(actions: tuple[Action, ...]) -> str:
     )
 
 
-def _scaling(o: Observation, live: Manifest | None) -> tuple[ScaleWorkers, ...]:
-    """Scales the StatefulSet while its rollout waits. Workers that are added are like those that run."""
-    if live is None or live["spec"]["replicas"] == o.wanted.replicas:
-        return ()
-    meta = live["metadata"]
-    return (
-        ScaleWorkers(
-            namespace=meta["namespace"],
-            name=meta["name"],
-            uid=meta["uid"],
-            present=live["spec"]["replicas"],
-            replicas=o.wanted.replicas,
-        ),
-    )
-
-
 def fences(o: Observation) -> tuple[FenceWorkers, ...]:
     """Fences workers that are gone for good. The open transaction of a killed worker would block consumers that read committed records for
     up to 20 s, if no worker of the same name starts again."""
@@ -180,7 +166,7 @@ def workers_name(o: Observation) -> str:
 
 def _waiting(o: Observation, present: ConditionState) -> ConditionState:
     """Reports that the rollout waits. `present`: the condition of the running workers, which continue to serve until they are replaced."""
-    until = awaited(o.stuck_with_image, o.pods.image)
+    until = awaited(o.rollout, o.pods.image)
     message = f"the workers of {o.wanted.names.front} are not as declared yet. {until}. {present.message}"
     reason = Reason.ROLLOUT_WAITING if present.status == "True" else present.reason
     return replace(present, reason=reason, message=message)

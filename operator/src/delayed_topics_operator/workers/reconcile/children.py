@@ -9,12 +9,14 @@ from delayed_topics_core.reasons import Reason
 from delayed_topics_operator.errors import of_quota
 from delayed_topics_operator.values.field_managers import FIELD_MANAGER
 from delayed_topics_operator.values.manifest import Manifest
-from delayed_topics_operator.values.plan import Action, ApplyChild, ConditionState, DeleteChild
+from delayed_topics_operator.values.plan import Action, ApplyChild, ConditionState, DeleteChild, ScaleWorkers
 from delayed_topics_operator.values.pods import hindrance, obstacle_of_events
-from delayed_topics_operator.values.stateful_sets import is_current
+from delayed_topics_operator.values.rollout import Rollout
+from delayed_topics_operator.values.stateful_sets import READY_BEFORE, is_current, ready_before, ready_before_next
 from delayed_topics_operator.workers.reconcile import manifests
 from delayed_topics_operator.workers.reconcile.drift import drifted
 from delayed_topics_operator.workers.reconcile.manifests import Live
+from delayed_topics_operator.workers.reconcile.worker_sets import WorkerSet
 
 STARTING_SECONDS = 120.0
 """The time that workers may take to become ready."""
@@ -37,6 +39,37 @@ def changes(wanted: Iterable[Manifest], live: Live) -> tuple[Action, ...]:
     return tuple(action for action in found if action is not None)
 
 
+def changes_for_now(
+    wanted: tuple[Manifest, ...], live: Live, workers: WorkerSet, rollout: Rollout
+) -> tuple[Action, ...]:
+    """Returns those of the actions that need not wait. While pods may not be replaced, the StatefulSet is only scaled. While only the
+    present chart values are held back, it gets a new connection as well: a password or certificate may expire."""
+    stateful_set = live.get(("StatefulSet", workers.name))
+    actions = changes(wanted, live)
+    if stateful_set is None or not replaces_pods(actions):
+        return actions
+    if rollout.stuck:
+        reconnected = manifests.reconnected(stateful_set, workers)
+        others = (manifest for manifest in wanted if manifest["kind"] != "StatefulSet")
+        actions = changes((*others, *((reconnected,) if reconnected is not None else ())), live)
+    if rollout.may_begin or not replaces_pods(actions):
+        return actions
+    return (*(action for action in actions if not _of_pods(action)), *_scaling(stateful_set, workers.replicas))
+
+
+def replaces_pods(actions: Iterable[Action]) -> bool:
+    return any(isinstance(action, ApplyChild) and action.rolls for action in actions)
+
+
+def _scaling(live: Manifest, replicas: int) -> tuple[ScaleWorkers, ...]:
+    """Scales the StatefulSet while its rollout waits. Workers that are added are like those that run."""
+    meta, present = live["metadata"], live["spec"]["replicas"]
+    if present == replicas:
+        return ()
+    named = {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"]}
+    return (ScaleWorkers(**named, present=present, replicas=replicas),)
+
+
 def in_the_way(wanted: Iterable[Manifest], live: Live, labels: Mapping[str, str]) -> ConditionState | None:
     """Returns the condition for an object that somebody else created under a wanted name, or None. The operator leaves such an object
     alone."""
@@ -47,7 +80,7 @@ def in_the_way(wanted: Iterable[Manifest], live: Live, labels: Mapping[str, str]
     return None
 
 
-def of_pods(action: Action) -> bool:
+def _of_pods(action: Action) -> bool:
     """Whether the action changes the pod template, or a file that pods read."""
     return isinstance(action, ApplyChild) and action.kind in ("StatefulSet", "Secret")
 
@@ -93,14 +126,15 @@ def not_ready(
     return ConditionState(status="False", reason=Reason.WORKERS_STARTING if waits else reason, message=message)
 
 
-def awaited(stuck_with_image: int, image: str) -> str:
-    """Returns what workers wait for that may not be replaced yet. `stuck_with_image`: see `Executor.stuck_with`."""
-    if not stuck_with_image:
+def awaited(rollout: Rollout, image: str) -> str:
+    """Returns what workers wait for that may not be replaced yet."""
+    if not rollout.stuck:
         return "Their replacement waits until fewer other resources replace their workers"
     return (
-        f"Their replacement waits until a worker with the image {image} is ready. {stuck_with_image} other resources have replaced their "
-        "workers by such workers, which do not become ready. A cluster administrator finds the cause in the condition WorkersReady of "
-        "these resources, and corrects it or the chart value images.worker"
+        f"Their replacement waits until a worker with the image {image} and the present chart value pods is ready. {rollout.stuck} other "
+        "resources have replaced their workers by such workers, which do not become ready. A cluster administrator finds the cause in the "
+        "condition WorkersReady of these resources, and corrects it or the chart values images.worker and pods. Until then, only the "
+        "number of workers and their credentials are kept up to date"
     )
 
 
@@ -144,16 +178,23 @@ def _change_of(wanted: Manifest, live: Manifest | None) -> Action | None:
             wanted, live
         )
         rolls = edited and live["spec"].get("replicas", 1) > 0
-    else:
-        rolls = False
-    return ApplyChild(manifest=wanted, change=_change(wanted, live), rolls=rolls)
+        return ApplyChild(manifest=_noted(wanted, live, rolls=rolls), change=_change(wanted, live), rolls=rolls)
+    return ApplyChild(manifest=wanted, change=_change(wanted, live))
+
+
+def _noted(wanted: Manifest, live: Manifest, *, rolls: bool) -> Manifest:
+    """Returns the StatefulSet with a note of how many pods are ready before they are replaced, or with the note that it has."""
+    ready, meta = ready_before_next(live) if rolls else ready_before(live), wanted["metadata"]
+    if ready is None:
+        return wanted
+    return {**wanted, "metadata": {**meta, "annotations": {**meta["annotations"], READY_BEFORE: str(ready)}}}
 
 
 def _lacks_a_field(wanted: Manifest, live: Manifest) -> bool:
     """Whether the wanted pod template lacks a field that the operator set before. To apply it removes the field, and so replaces pods,
     although all that is wanted is there."""
     before = (live["metadata"].get("annotations") or {}).get(manifests.TEMPLATE)
-    return before not in (None, wanted["metadata"]["annotations"][manifests.TEMPLATE])
+    return before is not None and before != wanted["metadata"]["annotations"][manifests.TEMPLATE]
 
 
 def _change(wanted: Manifest, live: Manifest) -> Literal["repaired", "changed"]:

@@ -13,9 +13,21 @@ from delayed_topics_crds import to_dict
 from delayed_topics_crds.delayed_topic import WorkerTemplate
 
 from delayed_topics_operator.values.manifest import Manifest, encoded
-from delayed_topics_operator.values.pod_spec import CONTAINER_SECURITY, POD_SECURITY, placement, without_defaults
-from delayed_topics_operator.values.stateful_sets import rolls
-from delayed_topics_operator.workers.reconcile.worker_sets import HTTP_PORT, PodSettings, WorkerSet, resources_of
+from delayed_topics_operator.values.pod_spec import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    placement,
+    replaces_defaults,
+    without_defaults,
+)
+from delayed_topics_operator.values.stateful_sets import IN_PART, INSTALLATION, rolls
+from delayed_topics_operator.workers.reconcile.worker_sets import (
+    HTTP_PORT,
+    PodSettings,
+    WorkerSet,
+    config,
+    resources_of,
+)
 
 APPLIED = "delayedtopics.io/applied"
 TEMPLATE = "delayedtopics.io/template"
@@ -95,8 +107,8 @@ def reconnected(live: Manifest, workers: WorkerSet) -> Manifest | None:
                 source["secret"] = _connection_files(workers)
     if spec == live["spec"]:
         return None
-    template = (live["metadata"].get("annotations") or {}).get(TEMPLATE)
-    kept = {TEMPLATE: template} if template is not None else {}
+    annotations = live["metadata"].get("annotations") or {}
+    kept = {key: annotations[key] for key in (TEMPLATE, INSTALLATION) if key in annotations}
     return _object("apps/v1", "StatefulSet", workers.name, workers, annotations=kept, spec=spec)
 
 
@@ -153,9 +165,32 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def installation(pods: PodSettings) -> str:
+    """Returns the digest of the pod template of workers for which no resource asks for anything."""
+    template = WorkerTemplate()
+    nobodys = WorkerSet(
+        name="",
+        home="",
+        labels={},
+        owner_reference=None,
+        service_account=None,
+        replicas=1,
+        template=template,
+        config=config(template),
+        environment={},
+        files={},
+        pods=pods,
+    )
+    return digest(json.dumps(_stateful_set(nobodys)["template"], sort_keys=True))
+
+
 def _with_template(spec: Manifest, workers: WorkerSet) -> Manifest:
-    template = {TEMPLATE: digest(json.dumps(spec["template"], sort_keys=True))}
-    return _object("apps/v1", "StatefulSet", workers.name, workers, annotations=template, spec=spec)
+    in_part = IN_PART if replaces_defaults(workers.template, workers.pods.defaults) else ""
+    annotations = {
+        TEMPLATE: digest(json.dumps(spec["template"], sort_keys=True)),
+        INSTALLATION: installation(workers.pods) + in_part,
+    }
+    return _object("apps/v1", "StatefulSet", workers.name, workers, annotations=annotations, spec=spec)
 
 
 def _stateful_set(workers: WorkerSet) -> Manifest:
