@@ -95,6 +95,19 @@ def test_an_image_with_which_no_worker_becomes_ready_is_not_given_to_further_wor
     assert rollouts.look("new", "system", "c") == Rollout(), "the image is not what keeps the others from running"
 
 
+def test_workers_that_were_stuck_have_as_much_time_as_others_to_start_with_the_next_image() -> None:
+    store, now = Store(), 0.0
+    rollouts = Rollouts(store, at_once=1, clock=lambda: now)
+    store.put(replaced("a", given="old"))
+    store.put(replaced("c", ready=1, given="older"))
+    rollouts.look("new", "system", "c")
+    now += STUCK_SECONDS
+    store.put(replaced("a", given="new"))
+    assert rollouts.look("new", "system", "c") == Rollout(may_begin=False)
+    now += STUCK_SECONDS
+    assert rollouts.look("new", "system", "c") == Rollout(stuck=1)
+
+
 def test_workers_that_get_no_image_which_fails_elsewhere_say_so_and_go_on() -> None:
     simulation = Simulation.serving(workers={"replicas": 3})
     simulation.edit(rebalance={"protocol": "Consumer"})
