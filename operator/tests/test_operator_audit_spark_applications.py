@@ -18,10 +18,10 @@ def simulation() -> AuditSimulation:
     return begun(executors=2)
 
 
-def begun(**spark: Any) -> AuditSimulation:
+def begun(most_ttl_seconds: int | None = None, **spark: Any) -> AuditSimulation:
     asked = {"mode": "SparkApplication", "cores": 4, "memory": "2g", **spark}
     limits: dict[str, Any] = {"activeDeadlineSeconds": DEADLINE_SECONDS, "ttlSecondsAfterFinished": KEPT_SECONDS}
-    simulation = AuditSimulation(raw=audit_resource(spark=asked, **limits))
+    simulation = AuditSimulation(raw=audit_resource(spark=asked, **limits), most_ttl_seconds=most_ttl_seconds)
     simulation.settle()
     assert simulation.job is not None
     simulation.job["metadata"]["creationTimestamp"] = BEGIN.isoformat()
@@ -96,6 +96,17 @@ def test_its_verdict_is_read_when_it_is_complete_and_what_it_had_goes_when_its_t
     simulation.settle()
     assert not any((simulation.job, simulation.config_map, simulation.raw["metadata"]["finalizers"]))
     assert simulation.expired is None, "the Spark Operator would run the application again if its spec changed"
+
+
+def test_a_spark_application_is_kept_no_longer_than_was_granted_when_it_began() -> None:
+    simulation = begun(most_ttl_seconds=KEPT_SECONDS - 100, executors=2)
+    simulation.most_ttl_seconds = None  # the connection may be gone at the end
+    simulation.container_reports("Verified", container=DRIVER)
+    simulation.application_is("COMPLETED")
+    simulation.settle()
+    simulation.later(KEPT_SECONDS - 100)
+    simulation.settle()
+    assert simulation.job is None
 
 
 def test_an_audit_that_was_deleted_takes_its_spark_application_along(simulation: AuditSimulation) -> None:

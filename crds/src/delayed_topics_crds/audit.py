@@ -91,8 +91,8 @@ class DelayedTopicAuditSpec(Spec):
     """How long the Job may run, in seconds. This includes all tries, and the time in which its pod waits for a node with room. When the
     time is over, the Job is stopped and the verdict is `Unknown`. Defaults to 1 day."""
     ttl_seconds_after_finished: TtlSeconds = TTL_SECONDS
-    """How long the Job and its pod are kept after the audit, in seconds. They are removed earlier if this resource is deleted. The verdict
-    stays. Defaults to 1 day."""
+    """How long the Job and its pod are kept after the audit, in seconds. They are removed earlier if this resource is deleted, or after
+    `audits.maxTtlSeconds` of the cluster connection's grant. The verdict stays. Defaults to 1 day."""
 
 
 class Account(Status):

@@ -255,7 +255,8 @@ class AuditGrant(Spec):
     max_local_disk: DiskSize = "50Gi"
     """The most local disk of each pod. A pod that writes more is evicted."""
     max_ttl_seconds: TtlSeconds = TTL_SECONDS
-    """How long the Job and its pod may be kept after the audit at most, in seconds. Defaults to 1 day."""
+    """How long the Job and its pod are kept after the audit at most, in seconds. An audit that asks for longer runs as well. Defaults to 1
+    day."""
     storage_classes: Names = ()
     """Names of StorageClasses that an audit may use for local disk."""
     node_selectors: Names = ()

@@ -117,6 +117,7 @@ class AuditSimulation:
     files: dict[str, str] | Waiting | Refused = field(default_factory=lambda: {"password": "s3cret"})
     spark_applications: bool = True
     most_local_disk_mebibytes: int | None = None
+    most_ttl_seconds: int | None = None
     fs_group: int | None = 10001
     config_map: Manifest | None = None
     secret: Manifest | None = None
@@ -162,6 +163,7 @@ class AuditSimulation:
                 files=self.files,
                 spark_applications=self.spark_applications,
                 most_local_disk_mebibytes=self.most_local_disk_mebibytes,
+                most_ttl_seconds=self.most_ttl_seconds,
                 fs_group=self.fs_group,
             ),
             frozen=self.frozen,

@@ -11,7 +11,13 @@ from delayed_topics_kafka.errors import KafkaCallError
 from pydantic import ValidationError
 
 from delayed_topics_operator.audits.freeze import freeze
-from delayed_topics_operator.audits.reconcile.access import AuditSite, mode_disabled, most_local_disk_mebibytes, no_room
+from delayed_topics_operator.audits.reconcile.access import (
+    AuditSite,
+    mode_disabled,
+    most_local_disk_mebibytes,
+    most_ttl_seconds,
+    no_room,
+)
 from delayed_topics_operator.audits.reconcile.access import refused as not_allowed
 from delayed_topics_operator.audits.reconcile.manifests import (
     AUDIT_LABEL,
@@ -170,10 +176,12 @@ class Audits:
     ) -> JobSettings:
         files: Mapping[str, str] | Waiting | Refused | None = None
         most_local_disk: int | None = None
+        most_ttl: int | None = None
         if topic is not None and beginning:
             state, _ = self._connections.look(connection_key(topic))
             site = self._site(topic, home, state)
             most_local_disk = most_local_disk_mebibytes(site, audit.spec)
+            most_ttl = most_ttl_seconds(site, audit.spec)
             # Checked again, and not only when the window was frozen: in a tenant's namespace someone else may have made the window.
             if (refusal := not_allowed(audit.spec, site)) is not None:
                 files = Refused(message=refusal)
@@ -189,6 +197,7 @@ class Audits:
             files=files,
             spark_applications=self._context.settings.audit_spark_applications,
             most_local_disk_mebibytes=most_local_disk,
+            most_ttl_seconds=most_ttl,
             fs_group=self._context.settings.audit_fs_group,
             labels=self._context.settings.pod_labels,
             annotations=self._context.settings.pod_annotations,

@@ -81,8 +81,16 @@ def no_room(asked: DelayedTopicAuditSpec, site: AuditSite, others: int) -> str |
 
 def most_local_disk_mebibytes(site: AuditSite, asked: DelayedTopicAuditSpec) -> int | None:
     """Returns the limit for each pod. None: there is no limit, or the audit is refused."""
-    granting = [granted for granted in _granted(site) if not any(_beyond(asked, granted))]
-    return max((_mebibytes(granted.max_local_disk) for granted in granting), default=None)
+    return max((_mebibytes(granted.max_local_disk) for granted in _granting(site, asked)), default=None)
+
+
+def most_ttl_seconds(site: AuditSite, asked: DelayedTopicAuditSpec) -> int | None:
+    """Returns for how long the audit's Job may be kept at most. None: there is no limit, or the audit is refused."""
+    return max((granted.max_ttl_seconds for granted in _granting(site, asked)), default=None)
+
+
+def _granting(site: AuditSite, asked: DelayedTopicAuditSpec) -> list[AuditGrant]:
+    return [granted for granted in _granted(site) if not any(_beyond(asked, granted))]
 
 
 def _granted(site: AuditSite) -> list[AuditGrant]:
@@ -109,9 +117,7 @@ def _not_granted(asked: DelayedTopicAuditSpec, site: AuditSite) -> str | None:
 
 
 def _beyond(asked: DelayedTopicAuditSpec, granted: AuditGrant) -> Iterator[str]:
-    spark, ttl = asked.spark, asked.ttl_seconds_after_finished
-    if ttl > granted.max_ttl_seconds:
-        yield f"spec.ttlSecondsAfterFinished ({ttl}, at most {granted.max_ttl_seconds})"
+    spark = asked.spark
     if spark.executors > granted.max_executors:
         yield f"spec.spark.executors ({spark.executors}, at most {granted.max_executors})"
     if spark.cores > granted.max_cores:

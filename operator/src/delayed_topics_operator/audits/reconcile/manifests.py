@@ -26,6 +26,8 @@ CONTAINER = "audit"
 WINDOW_KEY = "window.json.gz"
 TOPIC_UID = "delayedtopics.io/delayed-topic-uid"
 """Annotation of the window: the UID of the DelayedTopic whose offsets were frozen, since another one may get its name."""
+KEPT_SECONDS = "delayedtopics.io/kept-seconds"
+"""Annotation of the Job or SparkApplication: how long the connection's grant lets it be kept. At its end, the grant may be unknown."""
 MAX_NAME = 54
 """The longest name of a Job. The name of its pod has six characters more, and is also a host name, which has at most 63."""
 MAX_CONFIG_MAP_BYTES = 2**20
@@ -130,10 +132,24 @@ def runner(o: AuditObservation, window: AuditWindow | None) -> Manifest:
     if o.audit.spec.spark.mode == spark_application.KIND:
         leader["spec"] |= deadline
         spec = spark_application.spec(o, leader, _executor(o, window), retries=RETRIES, overhead_mib=OVERHEAD_MIB)
-        made = {**_object(spark_application.API_VERSION, spark_application.KIND, o.job_name, o), "spec": spec}
+        made = {**_runner_object(spark_application.API_VERSION, spark_application.KIND, o), "spec": spec}
         return _goes_with_the_window(made, o)
     spec = {**deadline, "backoffLimit": RETRIES, "podFailurePolicy": NO_TRY, "template": leader}
-    return {**_object("batch/v1", "Job", o.job_name, o), "spec": spec}
+    return {**_runner_object("batch/v1", "Job", o), "spec": spec}
+
+
+def kept_seconds(o: AuditObservation) -> int:
+    """Returns how long the Job or SparkApplication is kept after its end: as long as the audit asks for, and no longer than granted."""
+    asked = o.audit.spec.ttl_seconds_after_finished
+    granted = (((o.job or {}).get("metadata") or {}).get("annotations") or {}).get(KEPT_SECONDS, "")
+    return min(asked, int(granted)) if granted.isdecimal() else asked
+
+
+def _runner_object(api_version: str, kind: str, o: AuditObservation) -> Manifest:
+    made = _object(api_version, kind, o.job_name, o)
+    if o.job_settings.most_ttl_seconds is not None:
+        made["metadata"]["annotations"] = {KEPT_SECONDS: str(o.job_settings.most_ttl_seconds)}
+    return made
 
 
 def _pod(o: AuditObservation, disk: LocalDisk, *, indexed: bool) -> Manifest:

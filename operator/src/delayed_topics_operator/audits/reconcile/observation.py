@@ -40,8 +40,9 @@ class JobSettings:
     copy. None: no Job is to begin. Refused: the Job must not begin, or must not any more.
 
     `spark_applications`: whether this installation allows them. `most_local_disk_mebibytes`: how much of the node's disk each pod may
-    have; None: there is no limit. `fs_group`: the group that may write to a volume; None: the cluster chooses it. `labels`,
-    `annotations`: those of every pod in this installation. `defaults`: where pods run.
+    have; None: there is no limit. `most_ttl_seconds`: how long the Job may be kept; None: there is no limit. `fs_group`: the group that
+    may write to a volume; None: the cluster chooses it. `labels`, `annotations`: those of every pod in this installation. `defaults`:
+    where pods run.
     """
 
     image: str
@@ -51,6 +52,7 @@ class JobSettings:
     files: Mapping[str, str] | Waiting | Refused | None
     spark_applications: bool = False
     most_local_disk_mebibytes: int | None = None
+    most_ttl_seconds: int | None = None
     fs_group: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)

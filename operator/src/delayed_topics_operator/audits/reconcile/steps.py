@@ -260,8 +260,8 @@ def _is_kept(o: AuditObservation) -> bool:
     if o.job is None or not is_application(o.job) or o.audit.status.finished_at is None:
         return False
     how = ended(o.job, o.now)
-    kept_seconds = (o.now - o.audit.status.finished_at).total_seconds()
-    return how is not None and not how.out_of_time and kept_seconds < o.audit.spec.ttl_seconds_after_finished
+    seconds = (o.now - o.audit.status.finished_at).total_seconds()
+    return how is not None and not how.out_of_time and seconds < manifests.kept_seconds(o)
 
 
 def _deleted(o: AuditObservation) -> AuditPlan:
@@ -281,7 +281,7 @@ def _let_go(o: AuditObservation) -> tuple[AuditAction, ...]:
             job=meta["name"],
             job_uid=meta["uid"],
             config_map=o.config_map["metadata"]["name"] if o.config_map else None,
-            seconds=o.audit.spec.ttl_seconds_after_finished,
+            seconds=manifests.kept_seconds(o),
         ),
     )
 
