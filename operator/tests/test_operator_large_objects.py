@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.values.annotations import FINALIZER, PLAN_ONLY
-from delayed_topics_operator.values.slim import MAX_SPEC_CHARACTERS
+from delayed_topics_operator.values.slim import MAX_SPEC_CHARACTERS, slim
 from delayed_topics_operator_testing.audits import status
 from delayed_topics_operator_testing.operator_harness import OperatorHarness
 
@@ -16,14 +15,9 @@ TEXT = "€" + "a" * 250_000
 MIB = 2**20
 
 
-def kept(api_version: str, kind: str, metadata: dict[str, Any], **further: Any) -> dict[str, Any]:
-    """Returns what the store keeps of such an object."""
-    store = Store()
-    meta = {"namespace": "shop", "name": "a", "uid": "u", "resourceVersion": "1", **metadata}
-    store.put({"apiVersion": api_version, "kind": kind, "metadata": meta, **further})
-    found = store.get(kind, "shop", "a")
-    assert found is not None
-    return found
+def kept(api_version: str, kind: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    """Returns what the operator keeps of such an object."""
+    return slim({"apiVersion": api_version, "kind": kind, "metadata": {"namespace": "shop", "name": "a", **metadata}})
 
 
 def managed(manager: str, **further: Any) -> dict[str, Any]:

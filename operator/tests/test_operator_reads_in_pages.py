@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from delayed_topics_operator.gateways import kube as gateway
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator_testing.kube_api import KubeApi
 from kubernetes import aio
@@ -39,22 +38,21 @@ async def client(api: KubeApi) -> aio.client.ApiClient:
 
 async def listed(kube: Kube) -> list[str]:
     try:
-        found = await kube.list_all("Event", "default", labels="of=the-test-of-pages")
+        found = await kube.list_all("Event", "default", labels="of=the-test-of-pages", page_items=2)
     finally:
         await kube.close()
     return sorted(item["metadata"]["name"] for item in found)
 
 
 @pytest.fixture
-def pages_of_two(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits pages to two items, and creates Events. Of other kinds, the API server has states in memory that etcd has forgotten."""
+def events(api: KubeApi) -> None:
+    """Creates Events. Of other kinds, the API server has states in memory that etcd has forgotten."""
     about = {"kind": "Namespace", "name": "default", "namespace": "default"}
     metas = ({"namespace": "default", "name": name, "labels": LABELS} for name in NAMES)
     api.apply(*({"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about} for meta in metas))
-    monkeypatch.setattr(gateway, "PAGE_ITEMS", 2)
 
 
-@pytest.mark.usefixtures("pages_of_two")
+@pytest.mark.usefixtures("events")
 def test_all_pages_are_read(api: KubeApi) -> None:
     async def story() -> list[str]:
         return await listed(Kube(await client(api), before_writing=lambda: None))
@@ -62,7 +60,7 @@ def test_all_pages_are_read(api: KubeApi) -> None:
     assert asyncio.run(story()) == NAMES
 
 
-@pytest.mark.usefixtures("pages_of_two")
+@pytest.mark.usefixtures("events")
 def test_a_list_whose_state_is_forgotten_between_two_pages_is_read_at_once(api: KubeApi) -> None:
     async def story() -> tuple[list[str], list[list[tuple[str, str]]]]:
         kube = Slow(await client(api), api)

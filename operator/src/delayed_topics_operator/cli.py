@@ -278,7 +278,7 @@ async def _reconcile(
             call = partial(apply_default_connection, kube, default_connection, namespace=settings.namespace)
             applied = tasks.create_task(_until_done(call))
             await asyncio.wait([applied], timeout=DEFAULT_CONNECTION_SECONDS)
-        watches = Watches(CLUSTER_WIDE, WATCHED, runtime.seen)
+        watches = Watches(CLUSTER_WIDE, WATCHED, runtime.seen, home=settings.namespace)
         runtime.follow = watches.follow
         try:
             await runtime.run()

@@ -24,7 +24,7 @@ from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.store import Indexer, Store, namespaces
 from delayed_topics_operator.engine.tenants import Tenants
 from delayed_topics_operator.errors import KubeError, LeadershipLost
-from delayed_topics_operator.gateways.kube import APIS, Kube
+from delayed_topics_operator.gateways.kube import APIS, LARGE_PAGE_ITEMS, PAGE_ITEMS, Kube
 from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.gateways.recorder import Recorder
 from delayed_topics_operator.orphans import Sweeper
@@ -38,7 +38,6 @@ from delayed_topics_operator.values.labels import (
     label_value,
 )
 from delayed_topics_operator.values.manifest import Manifest
-from delayed_topics_operator.values.slim import slim
 from delayed_topics_operator.workers.observe import WATCHED
 
 log = logging.getLogger(__name__)
@@ -229,7 +228,8 @@ class Runtime:
 
     async def _list(self, kind: str, namespace: str | None, labels: str) -> None:
         begun_at = time.monotonic()
-        listed = await self.kube.list_all(kind, namespace, labels=labels, keep=slim)
+        page_items = LARGE_PAGE_ITEMS if namespace == self.settings.namespace else PAGE_ITEMS
+        listed = await self.kube.list_all(kind, namespace, labels=labels, page_items=page_items)
         for manifest in self.store.replace(kind, listed, namespace=namespace, begun_at=begun_at):
             for key in self._concerned(manifest):
                 self.wake(key)

@@ -1,5 +1,5 @@
-"""What the operator reads of objects as the API server last reported them: by a watch, by a list, or in the answer to a call. Belongs to
-one event loop.
+"""What the operator reads of objects as the API server last reported them: by a watch, by a list, or in the answer to a call. They come
+in `slim`. Belongs to one event loop.
 
 Watches may go silent and miss deletions, so each resync lists everything again, and the list overrides them.
 """
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from delayed_topics_operator.errors import NotYet
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.values.manifest import Manifest
-from delayed_topics_operator.values.slim import slim
 
 Name = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
@@ -91,7 +90,7 @@ class Store:
         known = self.get(manifest["kind"], *name)
         if known is not None and _same_object(known, manifest) and _version(known) > _version(manifest):
             return False
-        self._set(manifest["kind"], name, _Entry(slim(manifest), self.clock()))
+        self._set(manifest["kind"], name, _Entry(manifest, self.clock()))
         return known is None or known["metadata"].get("resourceVersion") != manifest["metadata"].get("resourceVersion")
 
     def absent(self, kind: str, namespace: str, name: str) -> None:

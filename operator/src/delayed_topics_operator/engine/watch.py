@@ -14,7 +14,7 @@ from typing import Any
 import kopf
 
 from delayed_topics_operator import metrics
-from delayed_topics_operator.gateways.kube import APIS, PAGE_ITEMS
+from delayed_topics_operator.gateways.kube import APIS, LARGE_PAGE_ITEMS, PAGE_ITEMS
 from delayed_topics_operator.values.labels import SELECTOR_LABELS
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.slim import slim
@@ -32,9 +32,9 @@ SERVER_SECONDS = 60
 class Watches:
     """The watches of all scopes. Belongs to one event loop."""
 
-    def __init__(self, everywhere: Sequence[str], of_workers: Sequence[str], seen: Seen) -> None:
-        """`everywhere`, `of_workers`: kinds."""
-        self._of_workers, self._seen = of_workers, seen
+    def __init__(self, everywhere: Sequence[str], of_workers: Sequence[str], seen: Seen, *, home: str) -> None:
+        """`everywhere`, `of_workers`: kinds. `home`: the operator's namespace."""
+        self._of_workers, self._seen, self._home = of_workers, seen, home
         self._running: dict[str | None, Watch] = {None: Watch(None, everywhere, seen)}
         self._ending: set[asyncio.Task[None]] = set()
         self._running[None].start()
@@ -47,7 +47,8 @@ class Watches:
             ending.add_done_callback(self._ending.discard)
         for namespace in namespaces:
             if namespace not in self._running:
-                self._running[namespace] = Watch(namespace, self._of_workers, self._seen)
+                page_items = LARGE_PAGE_ITEMS if namespace == self._home else PAGE_ITEMS
+                self._running[namespace] = Watch(namespace, self._of_workers, self._seen, page_items)
                 self._running[namespace].start()
 
     async def stop(self) -> None:
@@ -57,10 +58,11 @@ class Watches:
 class Watch:
     """A watch of `kinds` in one namespace, or in all (None)."""
 
-    def __init__(self, namespace: str | None, kinds: Sequence[str], seen: Seen) -> None:
+    def __init__(self, namespace: str | None, kinds: Sequence[str], seen: Seen, page_items: int = PAGE_ITEMS) -> None:
         self._namespace = namespace
         self._kinds = kinds
         self._seen = seen
+        self._page_items = page_items
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run_forever, name=f"watch-{namespace}", daemon=True)
@@ -121,7 +123,7 @@ class Watch:
         settings.watching.server_timeout = SERVER_SECONDS
         settings.watching.client_timeout = SERVER_SECONDS + 10
         settings.watching.connect_timeout = 10
-        settings.watching.chunk_size = PAGE_ITEMS
+        settings.watching.chunk_size = self._page_items
         settings.networking.request_timeout = 20
         settings.networking.error_backoffs = (1, 1, 2, 3, 5)
         settings.queueing.error_delays = (1, 1, 2, 3, 5, 10)  # kopf's default delays grow to 610 s

@@ -31,11 +31,14 @@ from delayed_topics_operator.errors import (
 )
 from delayed_topics_operator.values.field_managers import FIELD_MANAGER
 from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.slim import slim
 
 REQUEST_SECONDS = 20.0
 CONNECTIONS = 64
 PAGE_ITEMS = 20
 """The page size of lists. An object can have 1.5 MB, and all objects of a page are in memory at once."""
+LARGE_PAGE_ITEMS = 500
+"""The page size of lists of objects that no tenant can write, which are small."""
 
 Propagation = Literal["Foreground", "Background", "Orphan"]
 
@@ -75,7 +78,7 @@ _UNAVAILABLE = frozenset({429, 500, 502, 503, 504})
 
 
 class Kube:
-    """`await Kube.connect()` uses the service account of the pod, or outside a pod the kubeconfig."""
+    """`await Kube.connect()` uses the service account of the pod, or outside a pod the kubeconfig. Returned objects are `slim`."""
 
     def __init__(self, client: aio.client.ApiClient, before_writing: Callable[[], None]) -> None:
         self._client = client
@@ -99,7 +102,7 @@ class Kube:
 
     async def get(self, kind: str, namespace: str | None, name: str) -> Manifest:
         """Raises NotFound."""
-        return await self._call("GET", kind, namespace, name)
+        return slim(await self._call("GET", kind, namespace, name))
 
     async def find(self, kind: str, namespace: str | None, name: str) -> Manifest | None:
         """Returns the object. None: it does not exist."""
@@ -115,17 +118,18 @@ class Kube:
         *,
         labels: str = "",
         fields: str = "",
-        keep: Callable[[Manifest], Manifest] = lambda manifest: manifest,
+        page_items: int = PAGE_ITEMS,
+        keep: Callable[[Manifest], Manifest] = slim,
     ) -> list[Manifest]:
-        """Lists all objects, in pages, and returns what `keep` returns for each. If the API server no longer has the state of the first
-        page, lists all of them in one call, as the pager of client-go does."""
+        """Lists all objects, in pages of `page_items`, and returns what `keep` returns for each. If the API server no longer has the
+        state of the first page, lists all of them in one call, as the pager of client-go does."""
         selectors = [(key, chosen) for key, chosen in (("labelSelector", labels), ("fieldSelector", fields)) if chosen]
 
         async def page(*further: tuple[str, str]) -> tuple[list[Manifest], str]:
             answer = await self._call("GET", kind, namespace, query=[*selectors, *further], verb="LIST")
             return [keep(_typed(kind, item)) for item in answer["items"]], answer["metadata"].get("continue", "")
 
-        limit = ("limit", str(PAGE_ITEMS))
+        limit = ("limit", str(page_items))
         items, token = await page(limit)
         while token:
             try:
@@ -149,30 +153,34 @@ class Kube:
         another field manager has applied another value of a field.
         """
         meta = manifest["metadata"]
-        return await self._call(
-            "PATCH",
-            manifest["kind"],
-            meta.get("namespace"),
-            meta["name"],
-            subresource=subresource,
-            query=[("fieldManager", field_manager), ("force", str(force).lower())],
-            body=manifest,
-            content_type="application/apply-patch+yaml",
-            verb="APPLY",
+        return slim(
+            await self._call(
+                "PATCH",
+                manifest["kind"],
+                meta.get("namespace"),
+                meta["name"],
+                subresource=subresource,
+                query=[("fieldManager", field_manager), ("force", str(force).lower())],
+                body=manifest,
+                content_type="application/apply-patch+yaml",
+                verb="APPLY",
+            )
         )
 
     async def merge(self, kind: str, namespace: str | None, name: str, patch: Manifest) -> Manifest:
         """Sends a JSON merge patch. If it contains `metadata.resourceVersion`, raises Conflict if someone else was faster."""
-        return await self._call(
+        return slim(await self._call(
             "PATCH", kind, namespace, name, body=patch, content_type="application/merge-patch+json",
             query=[("fieldManager", FIELD_MANAGER)],
-        )  # fmt: skip
+        ))  # fmt: skip
 
     async def create(self, manifest: Manifest) -> Manifest:
         """Raises Conflict if it exists."""
         query = [("fieldManager", FIELD_MANAGER)]
-        return await self._call(
-            "POST", manifest["kind"], manifest["metadata"].get("namespace"), body=manifest, query=query
+        return slim(
+            await self._call(
+                "POST", manifest["kind"], manifest["metadata"].get("namespace"), body=manifest, query=query
+            )
         )
 
     async def delete(
