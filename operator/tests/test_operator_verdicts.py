@@ -1,15 +1,24 @@
 """What a DelayedTopic reports about its audits."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.reasons import Condition, Reason
+from delayed_topics_operator.audits.reconcile.observation import Unauditable
 from delayed_topics_operator.connection.reconcile.usable import Unusable
 from delayed_topics_operator.values.annotations import ACKNOWLEDGED_AUDIT
 from delayed_topics_operator.values.manifest import Manifest
-from delayed_topics_operator_testing.audit_simulation import WINDOW, AuditSimulation, audit_resource, topic_resource
-from delayed_topics_operator_testing.simulation import BEGIN, Simulation, resource
+from delayed_topics_operator_testing.audit_simulation import (
+    BEGIN,
+    WINDOW,
+    AuditSimulation,
+    audit_resource,
+    topic_resource,
+)
+from delayed_topics_operator_testing.simulation import Simulation, resource
 
 AT = "2026-01-01T00:00:00Z"
 
@@ -86,8 +95,9 @@ def test_an_acknowledgement_is_of_one_violation_and_not_of_later_ones_that_audit
     simulation = Simulation(raw=topic_resource())
 
     def audit(hour: int, verdict: str) -> None:
-        frozen = replace(WINDOW, frozen_at_ms=WINDOW.frozen_at_ms + hour * 3_600_000)
-        audit = begun(AuditSimulation(raw=audit_resource("first"), topic=simulation.raw, frozen=frozen))
+        audit = begun(
+            AuditSimulation(raw=audit_resource("first"), topic=simulation.raw, now=BEGIN + timedelta(hours=hour))
+        )
         audit.job_reports(verdict)
         audit.settle()
         simulation.settle()
@@ -106,8 +116,9 @@ def test_an_acknowledgement_is_of_one_violation_and_not_of_later_ones_that_audit
 def test_a_command_that_was_copied_before_the_same_audit_found_more_acknowledges_nothing() -> None:
     simulation = Simulation(raw=topic_resource())
     for hour in (1, 2):
-        frozen = replace(WINDOW, frozen_at_ms=WINDOW.frozen_at_ms + hour * 3_600_000)
-        audit = begun(AuditSimulation(raw=audit_resource("first"), topic=simulation.raw, frozen=frozen))
+        audit = begun(
+            AuditSimulation(raw=audit_resource("first"), topic=simulation.raw, now=BEGIN + timedelta(hours=hour))
+        )
         audit.job_reports("Violated")
         audit.settle()
     simulation.raw["metadata"]["annotations"][ACKNOWLEDGED_AUDIT] = "first"
@@ -148,8 +159,9 @@ def test_a_later_verdict_leaves_a_violation_where_it_is_and_a_later_violation_ta
     first.job_reports("Violated")
     first.settle()
     for hour, name, verdict, violated_by in ((2, "second", "Verified", "first"), (3, "third", "Violated", "third")):
-        later = replace(WINDOW, frozen_at_ms=WINDOW.frozen_at_ms + hour * 3_600_000)
-        simulation = begun(AuditSimulation(raw=audit_resource(name), topic=first.topic, frozen=later))
+        simulation = begun(
+            AuditSimulation(raw=audit_resource(name), topic=first.topic, now=BEGIN + timedelta(hours=hour))
+        )
         simulation.job_reports(verdict)
         simulation.settle()
         first.settle()
@@ -157,3 +169,26 @@ def test_a_later_verdict_leaves_a_violation_where_it_is_and_a_later_violation_ta
         assert topic.last_audit is not None
         assert topic.last_violation is not None
         assert (topic.last_audit.name, topic.last_violation.name) == (name, violated_by)
+
+
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        replace(WINDOW, frozen_at_ms=WINDOW.frozen_at_ms + 86_400_000),
+        Unauditable(message="topic orders.ready was deleted and created again"),
+    ],
+)
+def test_after_an_operator_whose_clock_was_a_day_ahead_the_next_verdict_is_the_last_one(
+    frozen: AuditWindow | Unauditable,
+) -> None:
+    first = AuditSimulation(raw=audit_resource("first"), frozen=frozen, operator_ahead=timedelta(days=1))
+    first.settle()
+    if first.job is not None:
+        first.job_reports("Violated")
+        first.settle()
+    second = begun(AuditSimulation(raw=audit_resource("second"), topic=first.topic, now=BEGIN + timedelta(hours=1)))
+    second.job_reports("Verified")
+    second.settle()
+    last = second.topic_model().status.last_audit
+    assert last is not None
+    assert (last.name, last.verdict) == ("second", "Verified")

@@ -92,7 +92,14 @@ def audit_resource(name: str = "orders-audit", **spec: Any) -> Manifest:
     return {
         "apiVersion": "delayedtopics.io/v1alpha1",
         "kind": "DelayedTopicAudit",
-        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}", "generation": 1, "finalizers": []},
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": f"uid-{name}",
+            "generation": 1,
+            "finalizers": [],
+            "creationTimestamp": BEGIN.isoformat(),
+        },
         "spec": {"delayedTopicRef": {"name": "orders"}, **spec},
         "status": {},
     }
@@ -106,8 +113,9 @@ def topic_resource() -> Manifest:
 
 @dataclass
 class AuditSimulation:
-    """`job`: the Job or SparkApplication. `home`: its namespace. `fs_group`: the group that may write to a claim. `expired`: the time to
-    live that the Job was given, in seconds."""
+    """`job`: the Job or SparkApplication. `home`: its namespace. `fs_group`: the group that may write to a claim. `now`: the time
+    of the API server. `operator_ahead`: by how much the operator's clock is ahead of it. `expired`: the time to live that the Job was
+    given, in seconds."""
 
     raw: Manifest = field(default_factory=audit_resource)
     topic: Manifest | None = field(default_factory=topic_resource)
@@ -124,6 +132,7 @@ class AuditSimulation:
     job: Manifest | None = None
     pods: list[Manifest] = field(default_factory=list)
     now: datetime = BEGIN
+    operator_ahead: timedelta = timedelta()
     expired: int | None = None
     audited: AuditedRecord | None = None
     done: list[AuditAction] = field(default_factory=list)
@@ -150,7 +159,7 @@ class AuditSimulation:
         seen = FINALIZER in audit.metadata.finalizers or runs(self.raw)
         topic = self.topic_model() if self.topic else None
         return AuditObservation(
-            now=self.now,
+            now=self.now + self.operator_ahead,
             job_name=self.job_name,
             audit=audit,
             topic=topic,
@@ -212,6 +221,7 @@ class AuditSimulation:
             case ApplyChild(manifest=manifest):
                 live = copy.deepcopy(manifest)
                 live["metadata"]["uid"] = f"uid-{live['metadata']['name']}"
+                live["metadata"]["creationTimestamp"] = self.now.isoformat()
                 match action.kind:
                     case "Job" | "SparkApplication":
                         self.job = live

@@ -293,7 +293,8 @@ def _on_topic(o: AuditObservation) -> DelayedTopicStatus | None:
     verdict, at = status.verdict, status.finished_at
     if topic is None or o.replaced or topic.metadata.deletion_timestamp is not None or verdict is None or at is None:
         return None
-    made, looked_at = topic.metadata.creation_timestamp, status.started_at or at
+    # all by the API server's clock, because that of an operator may have been ahead
+    made, looked_at = topic.metadata.creation_timestamp, status.started_at or o.audit.metadata.creation_timestamp or at
     if made is not None and looked_at < made:
         return None
     message, last, violation = status.message or "", topic.status.last_audit, topic.status.last_violation
@@ -365,10 +366,10 @@ def _report(o: AuditObservation) -> str | None:
 
 
 def _frozen_at(o: AuditObservation) -> datetime | None:
+    """Returns when the window was created, by the API server's clock. That is right after the offsets were frozen."""
     if o.config_map is None:
         return o.audit.status.started_at
-    window = manifests.window_of(o.config_map)
-    return datetime.fromtimestamp(window.frozen_at_ms // 1000, UTC) if window else None
+    return datetime.fromisoformat(o.config_map["metadata"]["creationTimestamp"])
 
 
 def _ended_at(o: AuditObservation) -> datetime | None:
