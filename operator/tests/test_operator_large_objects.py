@@ -88,6 +88,6 @@ def test_a_spec_that_is_too_large_is_said_to_be_and_the_resource_can_be_deleted(
     many = {f"example.com/note-{n}": "a" * 4000 for n in range(MAX_SPEC_CHARACTERS // 4000 + 1)}
     harness.apply(deletionPolicy="Delete", workers={"template": {"annotations": many}})
     harness.wait_for("Ready", "False", "SpecInvalid")
-    assert f"spec.larger than {MAX_SPEC_CHARACTERS} characters" in harness.condition("Ready")["message"]
+    assert f"spec has more than {MAX_SPEC_CHARACTERS} characters" in harness.condition("Ready")["message"]
     harness.delete()
     assert harness.topics() == {}

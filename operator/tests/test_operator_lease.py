@@ -19,6 +19,7 @@ from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.values.field_managers import ELSEWHERE_FIELD_MANAGER, FIELD_MANAGER
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator_testing.context import context
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -214,7 +215,7 @@ def test_a_transactional_id_is_of_one_connection_of_one_installation() -> None:
 
 def elsewhere(store: Store, kube: Answers, clock: Callable[[], float] = lambda: 0.0) -> ServedElsewhere:
     """Returns the ServedElsewhere of an operator in the namespace `second`."""
-    return ServedElsewhere(cast(Kube, kube), store, namespace="second", clock=clock)
+    return ServedElsewhere(context(kube, store, namespace="second"), clock=clock)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +243,7 @@ def test_what_is_served_here_is_no_longer_said_to_be_served_elsewhere() -> None:
     asyncio.run(elsewhere(ours, kube).withdraw(THEIRS))
     assert [status.get("conditions", []) for _, status in kube.applied[1:]] == [[]]
     other_says = stored(server="first", **kube.applied[0][1])
-    asyncio.run(ServedElsewhere(cast(Kube, kube), other_says, namespace="first").withdraw(THEIRS))
+    asyncio.run(ServedElsewhere(context(kube, other_says, namespace="first")).withdraw(THEIRS))
     assert len(kube.applied) == 2  # the condition stays: an operator that does not serve the connection wrote it
 
 

@@ -14,6 +14,7 @@ DelayedTopicsError (core)
             ├── Forbidden       a right is missing, a policy refuses it, or the namespace is being deleted
             │   ├── QuotaExceeded
             │   └── Denied          by an admission webhook, which says why
+        ├── Undeclared          the installed schema does not have a field that this version writes
             ├── NotFound
             ├── Conflict        someone else changed the object in the meantime
             ├── Expired         the API server no longer has the requested resource version
@@ -98,6 +99,10 @@ class QuotaExceeded(Forbidden):
 
 class Denied(Forbidden):
     """An admission webhook refused the object, with 403 or a status of its own."""
+
+
+class Undeclared(KubeRefused):
+    """500, and not 422, because a server-side apply has a field that the schema does not have."""
 
 
 class NotFound(KubeRefused):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from delayed_topics_core.audit_window import AuditWindow
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import Owner
-from delayed_topics_crds import DelayedTopic, DelayedTopicAudit, parse
+from delayed_topics_crds import DelayedTopic, DelayedTopicAudit
 from delayed_topics_kafka.errors import KafkaCallError
 from pydantic import ValidationError
 
@@ -54,7 +54,7 @@ from delayed_topics_operator.values.field_managers import AUDITS_FIELD_MANAGER
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import RemoveFinalizer, WriteRegistry
-from delayed_topics_operator.values.validation import in_words
+from delayed_topics_operator.values.validation import ignored, in_words, read
 
 STEPS = 8
 """The most plans in one pass. A new audit needs four until its Job runs, and one whose Job has ended needs three."""
@@ -90,6 +90,7 @@ class Audits:
             topic = self._context.store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
             if not self._is_ours(raw, topic):
                 return self._context.settings.resync_seconds
+            await self._context.recorder.emit(raw, ignored(raw))
             try:
                 o = await self._observe(key, raw)
             except (ValidationError, SpecInvalid) as e:
@@ -126,7 +127,7 @@ class Audits:
 
     async def _observe(self, key: Key, raw: Manifest) -> AuditObservation:
         """Raises ValidationError, SpecInvalid, KubeError, KafkaCallError."""
-        audit = parse("DelayedTopicAudit", raw)
+        audit = read(DelayedTopicAudit, raw)
         found = self._context.store.get("DelayedTopic", key.namespace, audit.spec.delayed_topic_ref.name)
         deleting = audit.metadata.deletion_timestamp is not None
         topic = _topic(found, deleting=deleting) if found is not None else None
@@ -340,12 +341,11 @@ class Audits:
             return False
         try:
             if plan.status is not None:
-                written = await write_status(self._context.kube, self._context.store, raw, plan.status)
+                written = await write_status(self._context, raw, plan.status)
             topic = self._context.store.get("DelayedTopic", key.namespace, raw["spec"]["delayedTopicRef"]["name"])
             if plan.topic_status is not None and topic is not None:
                 noted = await write_status(
-                    self._context.kube,
-                    self._context.store,
+                    self._context,
                     topic,
                     plan.topic_status,
                     field_manager=AUDITS_FIELD_MANAGER,
@@ -361,10 +361,10 @@ class Audits:
 
 def _topic(found: Manifest, *, deleting: bool) -> DelayedTopic | None:
     """Returns the parsed DelayedTopic. An invalid one is None for an audit that is being deleted, and does not hold that up. Raises
-    ValidationError."""
+    ValidationError, SpecInvalid."""
     try:
-        return parse("DelayedTopic", found)
-    except ValidationError:
+        return read(DelayedTopic, found)
+    except (ValidationError, SpecInvalid):
         if not deleting:
             raise
         return None

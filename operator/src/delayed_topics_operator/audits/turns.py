@@ -3,12 +3,14 @@ windows."""
 
 from datetime import UTC, datetime
 
-from delayed_topics_crds import parse
+from delayed_topics_crds import DelayedTopicAudit
 from pydantic import ValidationError
 
 from delayed_topics_operator.connection.usage import runs
 from delayed_topics_operator.engine.store import Store
+from delayed_topics_operator.errors import SpecInvalid
 from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.validation import read
 
 
 class Turns:
@@ -52,8 +54,8 @@ def _undecided(audit: Manifest) -> bool:
 
 def _may_begin(audit: Manifest) -> bool:
     try:
-        end = parse("DelayedTopicAudit", audit).spec.window.to
-    except ValidationError:
+        end = read(DelayedTopicAudit, audit).spec.window.to
+    except (ValidationError, SpecInvalid):
         return False  # its own conditions say so
     return end is None or end <= datetime.now(UTC)
 

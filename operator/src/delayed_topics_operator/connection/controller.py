@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 from delayed_topics_core.reasons import Reason
 from delayed_topics_crds import (
+    ClusterKafkaConnection,
+    KafkaConnection,
     KafkaConnectionSpec,
     KafkaConnectionStatus,
     NamespaceQuota,
-    parse,
 )
 from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.errors import (
@@ -35,7 +36,14 @@ from delayed_topics_operator.engine.finalizer import set_finalizer
 from delayed_topics_operator.engine.installation import connections, installation_of, record, serves, transactional_id
 from delayed_topics_operator.engine.served_elsewhere import ServedElsewhere
 from delayed_topics_operator.engine.status import write_status
-from delayed_topics_operator.errors import ConnectionNotChecked, ConnectionUnusable, KubeRefused, NotFound, reason_of
+from delayed_topics_operator.errors import (
+    ConnectionNotChecked,
+    ConnectionUnusable,
+    KubeRefused,
+    NotFound,
+    SpecInvalid,
+    reason_of,
+)
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.leadership import Leadership
 from delayed_topics_operator.values.annotations import FINALIZER
@@ -43,7 +51,7 @@ from delayed_topics_operator.values.conditions import status_of
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.transitions import notices
-from delayed_topics_operator.values.validation import problems
+from delayed_topics_operator.values.validation import ignored, problems, read
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +103,7 @@ class Connections:
         self._changed = changed
         self._doubted = doubted
         self._news = news
-        self._elsewhere = ServedElsewhere(context.kube, context.store, namespace=context.settings.namespace)
+        self._elsewhere = ServedElsewhere(context)
         self._leadership = leadership
         self._shared = SharedWorkersOf(context)
         self._entries: dict[Key, _Entry] = {}
@@ -178,6 +186,7 @@ class Connections:
         state, before = entry.state, entry.reported
         generation = raw["metadata"].get("generation")
         found: Found | None = None
+        await self._context.recorder.emit(raw, ignored(raw))
         try:
             raw = await self._recorded(key, raw)
             resource = _parse(key, raw)
@@ -206,7 +215,7 @@ class Connections:
         try:
             namespaces = await self._namespaces(key, entry)
             status = connection_status(raw, entry.reported, found=found, users=users, namespaces=namespaces)
-            if await write_status(self._context.kube, self._context.store, raw, status):
+            if await write_status(self._context, raw, status):
                 await self._context.recorder.emit(raw, notices(status_of(KafkaConnectionStatus, raw), status))
             await self._elsewhere.withdraw(key)
         except NotFound:
@@ -320,12 +329,8 @@ class Connections:
 
 def _parse(key: Key, raw: Manifest) -> Resource:
     try:
-        return (
-            parse("ClusterKafkaConnection", raw)
-            if key.kind == "ClusterKafkaConnection"
-            else parse("KafkaConnection", raw)
-        )
-    except ValidationError as e:
+        return read(ClusterKafkaConnection, raw) if key.kind == "ClusterKafkaConnection" else read(KafkaConnection, raw)
+    except (ValidationError, SpecInvalid) as e:
         raise ConnectionUnusable(f"{key} is invalid: {problems(e)}", reason=Reason.SPEC_INVALID) from e
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from delayed_topics_core.reasons import Reason
-from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, QuotaHard, QuotaUsed, parse
+from delayed_topics_crds import DelayedTopic, DelayedTopicStatus, QuotaHard, QuotaUsed
 from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable
 from pydantic import ValidationError
 
@@ -48,6 +48,7 @@ from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import Plan
 from delayed_topics_operator.values.transitions import autoscaled, notices
+from delayed_topics_operator.values.validation import ignored, read
 from delayed_topics_operator.workers.observe import PodCounts, children, pod_settings
 from delayed_topics_operator.workers.reconcile import worker_sets
 from delayed_topics_operator.workers.reconcile.children import all_ready, ready_pods
@@ -93,7 +94,7 @@ class DelayedTopics:
         self._undone = defaultdict[Key, Undone](Undone)
         self._pod_counts = PodCounts()
         self._loads = Loads()
-        self._elsewhere = ServedElsewhere(context.kube, context.store, namespace=context.settings.namespace)
+        self._elsewhere = ServedElsewhere(context)
 
     async def reconcile(self, key: Key) -> float | None:
         undone = self._undone[key]
@@ -144,6 +145,7 @@ class DelayedTopics:
         Raises KafkaUnreachable, KubeError, NotYet. If the API server refuses a call, the status reports this first.
         """
         link, owned = None, None
+        await self._context.recorder.emit(raw, ignored(raw))
         try:
             o, link = await self._observe(key, *_parse(raw))
             plan, owned = reconcile(o), Owned(topic=o.wanted.names.front, owner=o.subject.owner)
@@ -189,8 +191,7 @@ class DelayedTopics:
         own = tuple(c for c in status.conditions if c.type in OWN_CONDITIONS)
         try:
             written = await write_status(
-                self._context.kube,
-                self._context.store,
+                self._context,
                 raw,
                 status.model_copy(update={"conditions": own, "last_audit": None, "last_violation": None}),
             )
@@ -353,12 +354,12 @@ def _parse(raw: Manifest) -> tuple[DelayedTopic, Wanted]:
     """Parses a resource. If it is invalid and being deleted, only the fields that its deletion needs are parsed. Raises ValidationError,
     SpecInvalid."""
     try:
-        resource = parse("DelayedTopic", raw)
+        resource = read(DelayedTopic, raw)
         return resource, translate.wanted(resource)
     except (ValidationError, SpecInvalid):
         if not raw["metadata"].get("deletionTimestamp"):
             raise
-        resource = parse("DelayedTopic", enough_to_delete(raw))
+        resource = read(DelayedTopic, enough_to_delete(raw))
         return resource, translate.wanted(resource)
 
 

@@ -12,11 +12,10 @@ from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopicStatus, KafkaConnectionStatus
 
+from delayed_topics_operator.engine.context import ControllerContext
 from delayed_topics_operator.engine.installation import INSTALLATION, connection_of, server_of
 from delayed_topics_operator.engine.status import write_status
-from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.errors import NotFound
-from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.values.conditions import condition, status_of
 from delayed_topics_operator.values.field_managers import ELSEWHERE_FIELD_MANAGER
 from delayed_topics_operator.values.key import Key
@@ -28,14 +27,11 @@ UNSERVED_SECONDS = 60.0
 
 
 class ServedElsewhere:
-    """`namespace`: the namespace of this operator. `clock` counts monotonic seconds."""
+    """`clock` counts monotonic seconds."""
 
-    def __init__(
-        self, kube: Kube, store: Store, *, namespace: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._kube = kube
-        self._store = store
-        self._namespace = namespace
+    def __init__(self, context: ControllerContext, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._context = context
+        self._store = context.store
         self._clock = clock
         self._unobserved_since: dict[tuple[str, int], float] = {}
         """When this operator first saw that no other has looked at a DelayedTopic, by UID and generation."""
@@ -80,7 +76,7 @@ class ServedElsewhere:
         kind = DelayedTopicStatus if resource["kind"] == "DelayedTopic" else KafkaConnectionStatus
         status = kind(conditions=() if message is None else (_served_elsewhere(resource, kind, message),))
         try:
-            await write_status(self._kube, self._store, resource, status, field_manager=ELSEWHERE_FIELD_MANAGER)
+            await write_status(self._context, resource, status, field_manager=ELSEWHERE_FIELD_MANAGER)
         except NotFound:
             self._store.gone(resource)
 

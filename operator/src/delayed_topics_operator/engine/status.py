@@ -9,16 +9,18 @@ from typing import Any
 from delayed_topics_crds import to_dict
 from delayed_topics_crds.base import Status
 
-from delayed_topics_operator.engine.store import Store
-from delayed_topics_operator.gateways.kube import Kube
+from delayed_topics_operator.engine.context import ControllerContext
+from delayed_topics_operator.errors import Undeclared, reason_of
 from delayed_topics_operator.values.field_managers import FIELD_MANAGER
 from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.plan import Notice
 
 
 async def write_status(
-    kube: Kube, store: Store, resource: Manifest, status: Status, *, field_manager: str = FIELD_MANAGER
+    context: ControllerContext, resource: Manifest, status: Status, *, field_manager: str = FIELD_MANAGER
 ) -> bool:
-    """Returns whether the status was written. `resource`: the resource as last known. Raises KubeError."""
+    """Returns whether the status was written. `resource`: the resource as last known. If the CRD does not have a field of the status, an
+    Event says so, because no condition can. Raises KubeError."""
     wanted = as_written(status)
     if wanted_is_live(wanted, resource, field_manager):
         return False
@@ -31,7 +33,11 @@ async def write_status(
     }
     if meta.get("namespace"):
         body["metadata"]["namespace"] = meta["namespace"]
-    store.put(await kube.apply(body, subresource="status", field_manager=field_manager))
+    try:
+        context.store.put(await context.kube.apply(body, subresource="status", field_manager=field_manager))
+    except Undeclared as e:
+        await context.recorder.record(resource, Notice(type="Warning", reason=reason_of(e), message=str(e)))
+        raise
     return True
 
 

@@ -27,6 +27,7 @@ from delayed_topics_operator.errors import (
     KubeUnreachable,
     NotFound,
     QuotaExceeded,
+    Undeclared,
     of_quota,
 )
 from delayed_topics_operator.values.field_managers import FIELD_MANAGER
@@ -74,6 +75,7 @@ APIS: Mapping[str, Api] = {
 
 _REFUSALS: Mapping[int, type[KubeRefused]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Expired, 422: Invalid}
 _OF_WEBHOOK = re.compile(r'admission webhook ".*" denied the request')
+_UNDECLARED = "field not declared in schema"
 _UNAVAILABLE = frozenset({429, 500, 502, 503, 504})
 
 
@@ -256,6 +258,9 @@ def _error(what: str, status: int, data: bytes, headers: Mapping[str, str]) -> K
         message = str(json.loads(data)["message"])
     except (ValueError, KeyError, TypeError):
         message = data[:200].decode(errors="replace")
+    if status == 500 and _UNDECLARED in message:
+        older = "an older version is installed in the cluster. Apply the CRDs of this version of the operator first"
+        return Undeclared(f"the API server refused {what} ({status}), because {older}: {message}", status=status)
     if status in _UNAVAILABLE:
         asked = headers.get("Retry-After", "")
         retry_after_seconds = float(asked) if asked.isdecimal() else None

@@ -12,7 +12,8 @@ from delayed_topics_operator.values.manifest import Manifest
 
 MAX_SPEC_CHARACTERS = 65_536
 """A hundred times a usual spec. Only a worker template can be as large."""
-TOO_LARGE = f"larger than {MAX_SPEC_CHARACTERS} characters"
+TOO_LARGE = "too large"
+"""No field of a CRD can have this name."""
 MAX_ANNOTATION_CHARACTERS = 4096
 MAX_FIELDS = 100
 MAX_FIELD_CHARACTERS = 200
@@ -23,7 +24,7 @@ def slim(manifest: Manifest) -> Manifest:
     """Returns the object without the annotations of others, with only those parts of `managedFields` that say what the operator wrote, and,
     of our own kinds, without labels. The result must never be written back as a whole.
 
-    Of a spec that is too large, only small fields are left, with a field that makes it invalid and says why.
+    Of a spec that is too large, only small fields are left, with a field that says so.
     """
     meta = dict(manifest["metadata"])
     if "annotations" in meta:
