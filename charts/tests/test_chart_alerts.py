@@ -32,6 +32,7 @@ VIOLATED = 'delayed_topics_operator_delivery_violated{resource_namespace="shop",
 AUDITED = 'delayed_topics_operator_audit_verdict{resource_namespace="shop", resource_name="orders", verdict="%s"}'
 EXPECTED = 'delayed_topics_operator_audit_expected_timestamp_seconds{resource_namespace="shop", resource_name="orders"}'
 RECONCILES = 'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="%s"}'
+FULLNESS = 'delayed_topics_operator_registry_fullness_ratio{kind="ClusterKafkaConnection", resource_name="default"}'
 HOLDS_LEASE = "delayed_topics_operator_holds_lease"
 COUNTED = 'delayed_topics_operator_condition{kind="DelayedTopic", type="Ready", status="True", reason="AsDeclared"}'
 OF_THE_OPERATOR = (HOLDS_LEASE, COUNTED)
@@ -51,6 +52,7 @@ HEALTHY = {
     RECONCILES % "failed": "4x60",
     RECONCILES % "refused": "0+2x60",
     "delayedtopics_events_failed_total": "3x60",
+    FULLNESS: "0.6x60",
     HOLDS_LEASE: "1x60",
     COUNTED: "1x60",
     AUDITED % "Verified": "1x60",
@@ -72,6 +74,7 @@ TROUBLE: dict[str, dict[str, str]] = {
     "DelayedTopicAuditUnknown": {AUDITED % "Verified": "0x60", AUDITED % "Unknown": "1x60"},
     "DelayedTopicAuditMissing": {EXPECTED: "600x60"},
     "DelayedTopicEventsLost": {"delayedtopics_events_failed_total": "3x30 5x30"},
+    "DelayedTopicsRegistryNearlyFull": {FULLNESS: "0.75x60"},
     "DelayedTopicsOperatorFails": {RECONCILES % "failed": "4+1x60"},
     "DelayedTopicsOperatorDown": {HOLDS_LEASE: "0x60"},
 }

@@ -57,6 +57,11 @@ DUE_LAG = Gauge(
     "Records of a DelayedTopic with autoscale or measureDueLag that are due and not released",
     _RESOURCE,
 )
+REGISTRY_FULLNESS = Gauge(
+    "delayed_topics_operator_registry_fullness_ratio",
+    "How much of what the operator may hold of a connection's registry it holds, from 0 to 1",
+    ["kind", *_RESOURCE],
+)
 OVERDUE_SECONDS = Gauge(
     "delayed_topics_operator_overdue_seconds",
     "How late the pass is that has been due longest and has not begun",

@@ -235,7 +235,7 @@ class Runtime:
                 self.wake(key)
 
     def count(self) -> None:
-        """Sets the metrics about resources."""
+        """Sets the metrics about resources and registries."""
         for gauge in (metrics.CONDITIONS, metrics.NOT_READY, metrics.DELIVERY_VIOLATED):
             gauge.clear()
         for kind in self.runners:
@@ -244,6 +244,7 @@ class Runtime:
                     metrics.CONDITIONS.labels(kind, c["type"], c["status"], c["reason"]).inc()
                     if kind == "DelayedTopic":
                         _expose(manifest, c)
+        self.connections.count()
         last_audits.expose(self.store, filter(self._is_served, self.store.all("DelayedTopic")))
 
     def _is_served(self, manifest: Manifest) -> bool:

@@ -24,6 +24,7 @@ from delayed_topics_kafka.errors import (
 )
 from pydantic import ValidationError
 
+from delayed_topics_operator import metrics
 from delayed_topics_operator.connection.found import Found, Resource, as_usable, find, refusal
 from delayed_topics_operator.connection.reconcile.grants import LET_IN
 from delayed_topics_operator.connection.reconcile.usable import Unusable, Usable
@@ -160,6 +161,13 @@ class Connections:
         elif isinstance(error, KafkaUnreachable) and isinstance(entry.state, Usable):
             entry.state = Unanswered(entry.state)
             self._doubted(key)
+
+    def count(self) -> None:
+        """Sets the metric about registries."""
+        metrics.REGISTRY_FULLNESS.clear()
+        for key, entry in self._entries.items():
+            if entry.link is not None:
+                metrics.REGISTRY_FULLNESS.labels(*key).set(entry.link.registry_fullness)
 
     async def close(self) -> None:
         """Returns when no call to Kafka is under way any more."""
