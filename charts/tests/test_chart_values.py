@@ -27,7 +27,7 @@ VALUES = CHART / "values.yaml"
 FREE = (
     {("operator", name) for name in ("nodeSelector", "affinity", "podLabels", "podAnnotations")}
     | {("pods", name) for name in ("labels", "annotations", "nodeSelector")}
-    | {("evaluationKafka", name) for name in ("podLabels", "podAnnotations")}
+    | {("evaluationKafka", name) for name in ("nodeSelector", "podLabels", "podAnnotations")}
     | {("serviceAccounts", part, "annotations") for part in ("operator", "worker", "audit")}
     | {("monitoring", part, "labels") for part in ("podMonitor", "rules", "dashboard")}
     | {(part, "resources", amounts) for part in ("operator", "evaluationKafka") for amounts in ("requests", "limits")}
@@ -238,3 +238,10 @@ def at(values: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
     for key in path:
         values = values[key]
     return values
+
+
+@pytest.mark.api
+def test_the_evaluation_kafka_runs_where_its_values_say(render: Any) -> None:
+    where = {"nodeSelector": {"pool": "kafka"}, "tolerations": [{"key": "pool", "operator": "Exists"}]}
+    (kafka,) = (o for o in render({"evaluationKafka": {"enabled": True, **where}}) if o["kind"] == "StatefulSet")
+    assert where.items() <= kafka["spec"]["template"]["spec"].items()
