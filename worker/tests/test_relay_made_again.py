@@ -2,12 +2,15 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.reasons import Reason
+from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_engine import encode_metadata
+from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.model import TopicInfo
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
@@ -17,9 +20,9 @@ pytestmark = pytest.mark.broker
 NEW = {b"new%d" % n for n in range(30)}
 
 
-def serve_old_records(harness: WorkerHarness) -> tuple[DeclaredTopic, WorkerProcess]:
+def serve_old_records(harness: WorkerHarness, protocol: str = "classic") -> tuple[DeclaredTopic, WorkerProcess]:
     orders = harness.declare((0, 1), front_partitions=1)
-    worker = harness.start(orders)
+    worker = harness.start(orders, protocol=protocol)
     for n in range(10):
         orders.produce(b"old%d" % n, partition=0)
     orders.flush()
@@ -81,6 +84,26 @@ def test_all_records_of_a_front_topic_made_again_come_out_once_it_is_accepted(
     wait_until(lambda: not worker.alarm_reasons(), what="all alarms are cleared")
     expected = OffsetAndMetadata(30, encode_metadata(30, (), info.id))
     wait_until(lambda: orders.committed().get((orders.names.front, 0)) == expected, what="the commit follows")
+
+
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
+def test_all_records_of_a_front_topic_made_again_after_a_restart_of_kafka_come_out_once_it_is_accepted(
+    tmp_path: Path, protocol: str
+) -> None:
+    """A restart raises the leader epoch of the topic, and that of the new topic begins at 0. A Kafka client that knew the former topic
+    then reads nothing of the new one (librdkafka issue 4898)."""
+    with Broker() as broker, WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
+        orders, worker = serve_old_records(harness, protocol=protocol)
+        broker.restart()
+        orders.produce(b"later", partition=0)
+        orders.flush()
+        orders.ready(11)
+        info = recreate(orders)
+        wait_for_alarm(worker, Reason.TOPIC_RECREATED)
+
+        orders.accept(info, begun=0)
+
+        wait_for_new_records(orders)
 
 
 def test_a_commit_that_a_dying_worker_left_for_the_topic_that_is_gone_skips_nothing(harness: WorkerHarness) -> None:

@@ -223,8 +223,10 @@ class Relay:
                 "no topic is left to serve, and the worker leaves the group. It served: %s", ", ".join(self._subscribed)
             )
             self._leave_group(for_good=True)
-        if changed or (not self._subscribed and now >= self._start_at):
-            self._subscribe()
+        snapshot, before = self._watch.snapshot, self._seen
+        recreated = self._served.recreated(snapshot) if changed or snapshot is not before else []
+        if changed or recreated or (not self._subscribed and now >= self._start_at):
+            self._subscribe(recreated)
             self._watch.look()
         if self._engine is not None and self._subscribed and self._group_watch.should_rejoin():
             places = shortened([f"{topic} [{partition}]" for topic, partition in self._group_watch.unassigned])
@@ -232,8 +234,7 @@ class Relay:
             self._join(self._engine, self._subscribed, sorted({topic for topic, _ in self._group_watch.unassigned}))
         if self._assignment is not None and self._assignment.keeps_from_others:
             self._leave_group(for_good=True)
-        snapshot = self._watch.snapshot
-        if snapshot is not self._seen:
+        if snapshot is not before:
             self._seen = snapshot
             changed |= {s.topic for s in self._served if s.count_partitions(snapshot)}
         if self._engine is not None:
@@ -263,8 +264,8 @@ class Relay:
                     has_control_topic=served.has_control_topic,
                 )
 
-    def _subscribe(self) -> None:
-        """Subscribes to the topics that have a serving layout."""
+    def _subscribe(self, recreated: list[str]) -> None:
+        """Subscribes to the topics that have a serving layout, with new clients if topics were created again."""
         serving = [s for s in self._served if s.layout is not None]
         groups = {s.layout.group: s.topic for s in serving if s.layout is not None}
         if len(groups) > 1:
@@ -280,8 +281,11 @@ class Relay:
         grown = [topic for topic in self._subscribed if partitions.get(topic, 0) > self._partitions[topic]]
         hurried = self._fetching.hurried or any(s.hurried for s in serving)
         fetching = Fetching(hurried=hurried, partitions=sum(partitions.values()))
-        if self._subscribed and self._fetching.is_outgrown_by(fetching):
-            log.info("joining again, to ask for %d partitions every %d ms", fetching.partitions, fetching.wait_ms)
+        if self._subscribed and (recreated or self._fetching.is_outgrown_by(fetching)):
+            why = f" because topics were created again: {shortened(recreated)}" if recreated else ""
+            log.info(
+                "joining again%s, to ask for %d partitions every %d ms", why, fetching.partitions, fetching.wait_ms
+            )
             # Kafka gives a returning static member only its former partitions, and none of topics that are new to it.
             self._leave_group(for_good=wanted != self._subscribed or bool(grown))
         if not self._subscribed:

@@ -140,6 +140,14 @@ class Served:
     def registered_id(self, topic: str) -> str | None:
         return self.topics.ids.get(topic) if self.topics else None
 
+    def ids(self, snapshot: TopicsSnapshot) -> dict[str, str]:
+        """The ids of the topics that the engine reads and writes: its own ones as registered, the others as Kafka describes them."""
+        described = ((topic, snapshot.topics.get(topic)) for topic in self.targets)
+        registered = ((topic, self.registered_id(topic)) for topic in self.names.topics)
+        return {topic: found.id for topic, found in described if isinstance(found, TopicInfo)} | {
+            topic: topic_id for topic, topic_id in registered if topic_id is not None
+        }
+
     def mirrored_id(self, topic: str) -> str | None:
         """The id that the topic had in the Kafka cluster from which it was mirrored, together with its committed offsets."""
         return self.topics.mirrored_from.get(topic) if self.topics else None
@@ -156,6 +164,7 @@ class ServedTopics:
         self._all: list[Served] = []
         self._followed: RegistryState | None = None
         self._followed_to = -1
+        self._ids: dict[str, str] = {}
         for topic in config.topics:
             self._add(Served.of(topic, owner=owner, group=config.group))
 
@@ -189,6 +198,15 @@ class ServedTopics:
             if layout.group == self._group and layout.served is not None and topic not in self._by_source:
                 self._add(Served.of(topic, group=self._group))
         return {served.topic for served in self._all if served.follow(state)}
+
+    def recreated(self, snapshot: TopicsSnapshot) -> list[str]:
+        """Returns the topics whose ids have changed since the last call. The engine needs new clients for them: after a topic was created
+        again, a client believes nothing that has a lower leader epoch than the former topic had (2.16,
+        `rd_kafka_toppar_leader_update`)."""
+        ids = {topic: topic_id for served in self._all for topic, topic_id in served.ids(snapshot).items()}
+        recreated = [topic for topic, topic_id in ids.items() if self._ids.get(topic, topic_id) != topic_id]
+        self._ids |= ids
+        return recreated
 
     def _add(self, served: Served) -> None:
         served.number = len(self._all)
