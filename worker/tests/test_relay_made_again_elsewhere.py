@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
+from delayed_topics_core.names import CLOCK_TOPIC
 from delayed_topics_core.ready_topics import AllowedTopic
 from delayed_topics_core.reasons import Reason
 from delayed_topics_devcluster.broker import Brokers
@@ -123,3 +124,21 @@ def test_records_come_out_in_another_ready_topic_made_again_on_another_broker(
     recreate(harness, brokers, invoices, leader=2)
 
     wait_for(orders, invoices, b"new", target=invoices)
+
+
+def test_records_come_out_when_the_clock_topic_is_made_again_on_another_broker(
+    harness: WorkerHarness, brokers: Brokers
+) -> None:
+    orders = harness.declare((0, 1))
+    recreate(harness, brokers, CLOCK_TOPIC, leader=1)
+    harness.start(orders)
+    wait_for(orders, orders.names.ready, b"old")
+    raise_epoch(brokers)
+    wait_for(orders, orders.names.ready, b"later")
+    time.sleep(
+        1
+    )  # no probe is sent while the topic is missing, so that nothing but its metadata tells the client of that
+
+    recreate(harness, brokers, CLOCK_TOPIC, leader=2)
+
+    wait_for(orders, orders.names.ready, b"new")

@@ -20,6 +20,9 @@ const FRESH_NS: i64 = 1_000_000_000;
 const PROBE_NS: i64 = 250_000_000;
 /// The interval otherwise. In this time two clocks drift apart by up to 12 ms. A longer interval could delay the next due record.
 const IDLE_PROBE_NS: i64 = 60_000_000_000;
+/// A client whose probes have failed for this long is replaced. It may know a topic of this name that was deleted, and it then ignores
+/// who leads the new one, whose leader epoch is lower (2.16, `rd_kafka_toppar_leader_update`).
+const REPLACE_NS: i64 = 10_000_000_000;
 /// How much the clocks of two machines may differ in speed, as a fraction.
 const RATE_ERROR: f64 = 200e-6;
 
@@ -98,6 +101,7 @@ pub struct Clock {
     client: Option<Arc<Client>>,
     samples: Samples,
     probed_at_ns: i64,
+    failing_since_ns: Option<i64>,
     /// Why the last probe failed; `None` once one has succeeded.
     pub problem: Option<Error>,
 }
@@ -114,6 +118,7 @@ impl Clock {
             client: None,
             samples: Samples::default(),
             probed_at_ns: i64::MIN / 2,
+            failing_since_ns: None,
             problem: None,
         }
     }
@@ -122,6 +127,9 @@ impl Clock {
     pub fn turn(&mut self, is_needed: bool, wake: BorrowedFd<'_>) {
         self.take_acknowledgements();
         let now_ns = boot_ns();
+        if self.failing_since_ns.is_some_and(|since_ns| now_ns - since_ns >= REPLACE_NS) {
+            self.end_client();
+        }
         if now_ns - self.probed_at_ns >= if is_needed { PROBE_NS } else { IDLE_PROBE_NS } {
             self.probed_at_ns = now_ns;
             if let Err(error) = self.probe(now_ns, wake) {
@@ -155,16 +163,24 @@ impl Clock {
                         );
                     }
                 }
-                Event::Stranded => {
-                    self.handle = None;
-                    self.client.take().map(end);
-                }
+                Event::Stranded => self.end_client(),
                 _ => {}
             }
         }
     }
 
+    /// Ends the client. The next probe makes another.
+    fn end_client(&mut self) {
+        self.failing_since_ns = None;
+        self.handle = None;
+        if let Some(client) = self.client.take() {
+            client.purge();
+            end(client);
+        }
+    }
+
     fn take_delivery_report(&mut self, sent_ns: i64, outcome: Result<Option<i64>, Error>) {
+        self.failing_since_ns = outcome.is_err().then(|| self.failing_since_ns.unwrap_or_else(boot_ns));
         self.problem = match outcome {
             Ok(Some(appended_ms)) => {
                 self.samples.add(sent_ns, boot_ns(), appended_ms);
