@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from delayed_topics_core.control import Control, ControlKind
-from delayed_topics_devcluster.broker import Brokers
+from delayed_topics_devcluster.broker import Broker, Brokers
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -57,6 +57,23 @@ def next_reads(reader: ControlReader) -> list[ControlRead]:
 
 def names(number: int) -> list[str]:
     return [f"orders-{uuid.uuid4().hex[:8]}.control" for _ in range(number)]
+
+
+def test_a_topic_that_was_created_again_after_a_restart_of_kafka_is_read(own_broker: Broker) -> None:
+    """A restart raises the leader epoch of the topic, and that of the new topic begins at 0 (librdkafka issue 4898)."""
+    connection, (topic,) = Connection(bootstrap_servers=own_broker.bootstrap), names(1)
+    make(connection, topic)
+    with ControlReader(connection, client_id="test") as reader:
+        reader.follow([topic])
+        own_broker.restart()
+        write(connection, topic, [(b"o-1", b"cancel")])
+        assert [read.id for read in next_reads(reader)] == [b"o-1"]
+        KafkaAdmin(connection).delete_topics([topic])
+        make(connection, topic)
+        reader.follow([])
+        reader.follow([topic])
+        write(connection, topic, [(b"o-2", b"cancel")])
+        assert [read.id for read in next_reads(reader)] == [b"o-2"]
 
 
 def test_each_value_is_read_as_what_it_says(connection: Connection) -> None:

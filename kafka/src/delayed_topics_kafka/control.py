@@ -140,22 +140,20 @@ class ControlReader(Closing):
     def follow(self, topics: Collection[str]) -> None:
         """Reads these topics from now on, and no others."""
         fresh, over = set(topics) - self._progress.keys(), self._progress.keys() - set(topics)
-        if fresh:
-            # not OFFSET_BEGINNING: the client library waits half a second before it looks that up
-            self._progress.update((topic, _Progress()) for topic in fresh)
-            self._consumer.incremental_assign([TopicPartition(topic, 0, 0) for topic in fresh])
+        for topic in over:
+            del self._progress[topic]
         if over:
-            self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in over])
-            for topic in over:
-                del self._progress[topic]
+            # a client that knew a topic which was deleted may never read the next one of that name (librdkafka 4898)
+            self._replace_client()
+        # not OFFSET_BEGINNING: the client library waits half a second before it looks that up
+        self._progress.update((topic, _Progress()) for topic in fresh)
+        self._assign(fresh)
 
     def poll(self, timeout_seconds: float) -> list[ControlRead]:
         """Returns the next records. Waits for the first one for at most `timeout_seconds`."""
         if self._stranded.is_set():
+            self._replace_client()
             self._stranded.clear()
-            self._consumer.close()
-            self._consumer = Consumer(self._config)
-            self._assign(self._progress)
         first = self._consumer.poll(timeout_seconds)
         messages = [] if first is None else [first, *self._consumer.consume(MAX_AT_ONCE, 0)]
         reads = [read for message in messages if (read := self._take(message)) is not None]
@@ -194,6 +192,11 @@ class ControlReader(Closing):
             self._looked = Deadline(LOOK_AGAIN_SECONDS)
             self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in problems])
             self._assign(problems)
+
+    def _replace_client(self) -> None:
+        former, self._consumer = self._consumer, Consumer(self._config)
+        former.close()
+        self._assign(self._progress)
 
     def _assign(self, topics: Iterable[str]) -> None:
         self._consumer.incremental_assign(

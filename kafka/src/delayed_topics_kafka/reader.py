@@ -172,10 +172,10 @@ class PartitionReader(Closing):
 
     def _read(self, timeout_seconds: float) -> None:
         if self._stranded.is_set():
-            self._stranded.clear()
             log.warning("the client that reads topic %s knows no broker any more. A new client continues", self._topic)
-            self._consumer.close()
-            self._consumer = Consumer(self._config)
+            former, self._consumer = self._consumer, Consumer(self._config)
+            former.close()
+            self._stranded.clear()
             self._assigned = False
         first = self._consumer.poll(timeout_seconds)
         if first is None:

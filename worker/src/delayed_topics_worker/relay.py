@@ -224,7 +224,7 @@ class Relay:
             )
             self._leave_group(for_good=True)
         snapshot, before = self._watch.snapshot, self._seen
-        recreated = self._served.recreated(snapshot) if changed or snapshot is not before else []
+        recreated = self._served.recreated(snapshot, now) if changed or snapshot is not before else []
         if changed or recreated or (not self._subscribed and now >= self._start_at):
             self._subscribe(recreated)
             self._watch.look()

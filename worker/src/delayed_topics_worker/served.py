@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.offsets import OffsetAndMetadata
@@ -13,6 +14,8 @@ from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_worker.config import WorkerConfig
 from delayed_topics_worker.topic_watch import TopicsSnapshot
+
+RECREATED_SECONDS: Final = 60.0
 
 
 @dataclass
@@ -165,6 +168,7 @@ class ServedTopics:
         self._followed: RegistryState | None = None
         self._followed_to = -1
         self._ids: dict[str, str] = {}
+        self._no_further_before = 0.0
         for topic in config.topics:
             self._add(Served.of(topic, owner=owner, group=config.group))
 
@@ -199,12 +203,17 @@ class ServedTopics:
                 self._add(Served.of(topic, group=self._group))
         return {served.topic for served in self._all if served.follow(state)}
 
-    def recreated(self, snapshot: TopicsSnapshot) -> list[str]:
+    def recreated(self, snapshot: TopicsSnapshot, now: float) -> list[str]:
         """Returns the topics whose ids have changed since the last call. The engine needs new clients for them: after a topic was created
         again, a client believes nothing that has a lower leader epoch than the former topic had (2.16,
-        `rd_kafka_toppar_leader_update`)."""
+        `rd_kafka_toppar_leader_update`). Returns further ones only a while later, so that somebody who creates a topic again and again
+        does not interrupt all others as often."""
         ids = {topic: topic_id for served in self._all for topic, topic_id in served.ids(snapshot).items()}
         recreated = [topic for topic, topic_id in ids.items() if self._ids.get(topic, topic_id) != topic_id]
+        if recreated and now < self._no_further_before:
+            return []
+        if recreated:
+            self._no_further_before = now + RECREATED_SECONDS
         self._ids |= ids
         return recreated
 
