@@ -26,15 +26,15 @@ ALERTS = FILES / "alerts.yaml"
 DEAD_LETTERS = 'delayedtopics_dead_lettered_total{topic="orders", reason="%s"}'
 LATENESS = 'delayedtopics_lateness_seconds_bucket{topic="orders", le="%s"}'
 NOT_READY = (
-    'delayed_topics_operator_not_ready{resource_namespace="shop", resource_name="%s", reason="%s", served="true"}'
+    'delayedtopics_operator_not_ready{resource_namespace="shop", resource_name="%s", reason="%s", served="true"}'
 )
-VIOLATED = 'delayed_topics_operator_delivery_violated{resource_namespace="shop", resource_name="%s"}'
-AUDITED = 'delayed_topics_operator_audit_verdict{resource_namespace="shop", resource_name="orders", verdict="%s"}'
-EXPECTED = 'delayed_topics_operator_audit_expected_timestamp_seconds{resource_namespace="shop", resource_name="orders"}'
-RECONCILES = 'delayed_topics_operator_reconciles_total{kind="DelayedTopic", outcome="%s"}'
-FULLNESS = 'delayed_topics_operator_registry_fullness_ratio{kind="ClusterKafkaConnection", resource_name="default"}'
-HOLDS_LEASE = "delayed_topics_operator_holds_lease"
-COUNTED = 'delayed_topics_operator_condition{kind="DelayedTopic", type="Ready", status="True", reason="AsDeclared"}'
+VIOLATED = 'delayedtopics_operator_delivery_violated{resource_namespace="shop", resource_name="%s"}'
+AUDITED = 'delayedtopics_operator_audit_verdict{resource_namespace="shop", resource_name="orders", verdict="%s"}'
+EXPECTED = 'delayedtopics_operator_audit_expected_timestamp_seconds{resource_namespace="shop", resource_name="orders"}'
+RECONCILES = 'delayedtopics_operator_reconciles_total{kind="DelayedTopic", outcome="%s"}'
+FULLNESS = 'delayedtopics_operator_registry_fullness_ratio{kind="ClusterKafkaConnection", resource_name="default"}'
+HOLDS_LEASE = "delayedtopics_operator_holds_lease"
+COUNTED = 'delayedtopics_operator_condition{kind="DelayedTopic", type="Ready", status="True", reason="AsDeclared"}'
 OF_THE_OPERATOR = (HOLDS_LEASE, COUNTED)
 
 HEALTHY = {

@@ -153,7 +153,7 @@ def due_lag(orders: Declared) -> float:
         sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name == "delayed_topics_operator_due_lag_records"
+        if sample.name == "delayedtopics_operator_due_lag_records"
         and (sample.labels["resource_namespace"], sample.labels["resource_name"]) == (orders.namespace, orders.name)
     )
     return next(found, 0.0)

@@ -80,7 +80,7 @@ def test_offsets_are_frozen_a_job_runs_and_its_verdict_is_on_both_resources(harn
     assert (found["verdict"], found["account"]) == ("Violated", {"produced": 7, "lost": 1})
     assert found["offenders"] == [{"kind": "overCap", "records": ["f:0:6"]}]
     whose = {"resource_namespace": harness.namespace, "resource_name": harness.topic}
-    violated = "delayed_topics_operator_delivery_violated"
+    violated = "delayedtopics_operator_delivery_violated"
     harness.wait(lambda: harness.operator.counted(violated, **whose) == 1, "the DelayedTopic has a series of its own")
     topic = (harness.resource() or {})["status"]
     assert topic["lastViolation"]["name"] == "first"
@@ -143,7 +143,7 @@ def test_a_broken_promise_stays_said_until_somebody_has_acknowledged_it(harness:
     harness.wait_for("DeliveryVerified", "True", "EveryRecordAccounted")
     assert "audit second" in delivery_verified()["message"]
     labels = f'resource_name="{harness.topic}",resource_namespace="{harness.namespace}",verdict="Verified"'
-    series = f"delayed_topics_operator_audit_verdict{{{labels}}} 1.0"
+    series = f"delayedtopics_operator_audit_verdict{{{labels}}} 1.0"
     harness.wait(lambda: series in harness.operator.metrics(), "the metrics have the last verdict")
     broken, kept = pipeline(harness, "first"), pipeline(harness, "second")
     assert (broken.returncode, broken.stdout.splitlines()[-1]) == (1, "counted"), broken.stderr

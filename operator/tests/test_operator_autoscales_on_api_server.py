@@ -84,7 +84,7 @@ def produced(harness: OperatorHarness, topic: str, partitions: range, per_second
 
 def due_lag(harness: OperatorHarness) -> float:
     return harness.operator.counted(
-        "delayed_topics_operator_due_lag_records", resource_namespace=harness.namespace, resource_name=harness.topic
+        "delayedtopics_operator_due_lag_records", resource_namespace=harness.namespace, resource_name=harness.topic
     )
 
 
@@ -95,7 +95,7 @@ def end_of(harness: OperatorHarness, topic: str, partition: int) -> int:
 
 
 def offset_lookups(harness: OperatorHarness) -> float:
-    return harness.operator.counted("delayed_topics_operator_kafka_calls_total", call="offsets_for_times")
+    return harness.operator.counted("delayedtopics_operator_kafka_calls_total", call="offsets_for_times")
 
 
 @pytest.mark.slow

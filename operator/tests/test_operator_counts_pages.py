@@ -16,7 +16,7 @@ def test_a_resync_reads_the_objects_of_all_workers_in_one_call_and_those_of_tena
     harness: OperatorHarness,
 ) -> None:
     def lists(kind: str) -> float:
-        return harness.operator.counted("delayed_topics_operator_kube_calls_total", verb="LIST", kind=kind)
+        return harness.operator.counted("delayedtopics_operator_kube_calls_total", verb="LIST", kind=kind)
 
     labels = dict(label.split("=") for label in SELECTOR_LABELS.split(","))
     for n in range(OBJECTS):

@@ -71,7 +71,7 @@ def test_the_metrics_say_at_each_scrape_which_delayed_topics_are_not_ready_and_w
         return await answers(Health(elector=cast("Elector", None), runtime=runtime), "/metrics", after=events)
 
     not_ready, ready = asyncio.run(scrapes())
-    series = 'delayed_topics_operator_not_ready{reason="InProgress",resource_name="orders",resource_namespace="shop",'
+    series = 'delayedtopics_operator_not_ready{reason="InProgress",resource_name="orders",resource_namespace="shop",'
     assert f'{series}served="{served}"}} 1.0' in not_ready
     assert series not in ready
 

@@ -102,7 +102,7 @@ def test_a_second_installation_leaves_the_first_ones_connection_and_resources_al
     harness.wait(lambda: elsewhere(harness, "default") != "", "the connection names its installation")
     assert f"served only by the installation in namespace {SYSTEM_NAMESPACE}." in elsewhere(harness, "default")
     harness.wait(
-        lambda: second.counted("delayed_topics_operator_reconciles_total") > 0,
+        lambda: second.counted("delayedtopics_operator_reconciles_total") > 0,
         "the second operator looks at the resource",
     )
     theirs = harness.cluster_connection("theirs")
@@ -111,12 +111,12 @@ def test_a_second_installation_leaves_the_first_ones_connection_and_resources_al
     harness.wait(
         lambda: bool(harness.connection_status("theirs")), "the second operator serves a connection of its own"
     )
-    counted = "delayed_topics_operator_condition"
+    counted = "delayedtopics_operator_condition"
     harness.wait(
         lambda: second.counted(counted, kind="ClusterKafkaConnection") > 0, "the second operator counts its connection"
     )
     assert second.counted(counted, kind="DelayedTopic") == 0
-    assert second.counted("delayed_topics_operator_not_ready") == 0, "the first operator counts its own resources"
+    assert second.counted("delayedtopics_operator_not_ready") == 0, "the first operator counts its own resources"
 
     found = harness.api.get("ClusterKafkaConnection", "default")
     assert found is not None
@@ -184,7 +184,7 @@ def wait_for_passes(harness: OperatorHarness, operator: OperatorProcess) -> None
     """Waits for two passes over the only audit. One is not enough, since it may have begun before the call."""
 
     def passes() -> float:
-        return operator.counted("delayed_topics_operator_reconciles_total", kind="DelayedTopicAudit")
+        return operator.counted("delayedtopics_operator_reconciles_total", kind="DelayedTopicAudit")
 
     before = passes()
     harness.wait(lambda: passes() >= before + 2, "the operator has looked at the audit twice")

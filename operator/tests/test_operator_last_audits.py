@@ -9,7 +9,7 @@ from delayed_topics_operator.values.manifest import Manifest
 from prometheus_client import REGISTRY
 
 HOURLY = "0 * * * *"
-PREFIX = "delayed_topics_operator_audit_"
+PREFIX = "delayedtopics_operator_audit_"
 
 
 def topic(name: str, schedule: str | None = None, /, **last: str) -> Manifest:

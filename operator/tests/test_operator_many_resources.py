@@ -20,13 +20,13 @@ def test_fifty_resources_get_ready_and_then_nothing_is_written(
 ) -> None:
     def kube_calls(**labels: str) -> float:
         """Counts the calls to the API server, except those that renew the lease, which depend on the time that passes."""
-        calls = "delayed_topics_operator_kube_calls_total"
+        calls = "delayedtopics_operator_kube_calls_total"
         return harness.operator.counted(calls, **labels) - harness.operator.counted(
             calls, **{**labels, "kind": "Lease"}
         )
 
     def kafka_calls() -> float:
-        return harness.operator.counted("delayed_topics_operator_kafka_calls_total")
+        return harness.operator.counted("delayedtopics_operator_kafka_calls_total")
 
     def writes() -> float:
         return kube_calls() - sum(kube_calls(verb=verb) for verb in READS)

@@ -21,7 +21,7 @@ DELAYED = 4
 
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "keda" / "parcels.yaml"
-DUE_LAG = "delayed_topics_operator_due_lag_records"
+DUE_LAG = "delayedtopics_operator_due_lag_records"
 
 
 def due_lag(harness: OperatorHarness) -> float:

@@ -62,7 +62,7 @@ def test_audits_that_are_unlike_any_other_keep_no_other_resource_from_being_serv
     try:
         harness.replace_operator()
         harness.wait_until_served()
-        assert harness.operator.counted("delayed_topics_operator_watch_restarts_total", scope="all namespaces") == 0
+        assert harness.operator.counted("delayedtopics_operator_watch_restarts_total", scope="all namespaces") == 0
         assert not harness.operator.ended()
     finally:
         harness.api.delete("DelayedTopicAudit", "deep", harness.namespace)

@@ -97,7 +97,7 @@ def _replaced_by_hand(name: str, image: str) -> dict[str, Any]:
 def test_a_delayed_topic_that_is_not_ready_has_a_series_of_its_own(harness: OperatorHarness) -> None:
     def not_ready(**labels: str) -> float:
         of_it = {"resource_namespace": harness.namespace, "resource_name": harness.topic}
-        return harness.operator.counted("delayed_topics_operator_not_ready", **of_it, **labels)
+        return harness.operator.counted("delayedtopics_operator_not_ready", **of_it, **labels)
 
     harness.apply()
     harness.wait_for("Ready", "False", "WorkersStarting")

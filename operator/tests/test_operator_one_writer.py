@@ -142,7 +142,7 @@ def test_an_operator_that_is_stopped_leaves_its_lease_to_the_one_that_waits(
     assert "could not be released" not in harness.operator.log.read_text()
     harness.apply()
     harness.wait_until_served()
-    assert second.counted("delayed_topics_operator_holds_lease") == 1
+    assert second.counted("delayedtopics_operator_holds_lease") == 1
 
 
 def test_an_operator_whose_lease_another_one_took_ends(pair: tuple[OperatorHarness, OperatorProcess]) -> None:

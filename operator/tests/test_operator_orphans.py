@@ -28,7 +28,7 @@ def force_away(harness: OperatorHarness, kind: str, name: str) -> None:
 
 
 def swept(harness: OperatorHarness, kind: str) -> float:
-    return harness.operator.counted("delayed_topics_operator_orphans_removed_total", kind=kind)
+    return harness.operator.counted("delayedtopics_operator_orphans_removed_total", kind=kind)
 
 
 @pytest.mark.api

@@ -182,7 +182,7 @@ def test_what_one_resource_asks_for_in_vain_is_no_failure_of_the_operator(error:
 
     def counted() -> float:
         labels = {"kind": "DelayedTopic", "outcome": outcome}
-        return REGISTRY.get_sample_value("delayed_topics_operator_reconciles_total", labels) or 0
+        return REGISTRY.get_sample_value("delayedtopics_operator_reconciles_total", labels) or 0
 
     async def story() -> None:
         runner = Runner(Fails(), lane_of=lane_of, lane_slots=1, interval_seconds=0)

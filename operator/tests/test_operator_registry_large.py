@@ -53,9 +53,7 @@ def test_while_a_registry_is_nearly_full_everything_that_exists_is_served_and_no
     harness.api.apply(harness.delayed_topic("late", topic=f"{harness.topic}.late"))
     harness.wait_for("Claimed", "False", "RegistryTooLarge", name="late")
     assert "operator.registryMebibytes" in harness.condition("Claimed", "late")["message"]
-    assert (
-        0.8 < harness.operator.counted("delayed_topics_operator_registry_fullness_ratio", resource_name="default") < 1
-    )
+    assert 0.8 < harness.operator.counted("delayedtopics_operator_registry_fullness_ratio", resource_name="default") < 1
     harness.apply(retryCap=9)
     harness.wait(lambda: harness.registry().layouts[harness.topic].retry_cap == 9, "the edit is followed")
     harness.apply(retryCap=9, delaySeconds=[0, 10, 20, 30])

@@ -76,7 +76,7 @@ def test_a_template_that_no_pod_can_have_is_an_invalid_spec(harness: OperatorHar
 
 
 def refused_passes(harness: OperatorHarness) -> float:
-    return harness.operator.counted("delayed_topics_operator_reconciles_total", kind="DelayedTopic", outcome="refused")
+    return harness.operator.counted("delayedtopics_operator_reconciles_total", kind="DelayedTopic", outcome="refused")
 
 
 def test_what_kafka_takes_from_no_one_is_an_invalid_spec_and_no_failure_of_the_operator(

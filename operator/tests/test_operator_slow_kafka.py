@@ -91,11 +91,11 @@ def statuses(harness: OperatorHarness) -> dict[str, Any]:
 
 
 def passes(harness: OperatorHarness, outcome: str) -> float:
-    return harness.operator.counted("delayed_topics_operator_reconciles_total", kind="DelayedTopic", outcome=outcome)
+    return harness.operator.counted("delayedtopics_operator_reconciles_total", kind="DelayedTopic", outcome=outcome)
 
 
 def status_writes(harness: OperatorHarness) -> float:
-    return harness.operator.counted("delayed_topics_operator_kube_calls_total", verb="APPLY", kind="DelayedTopic")
+    return harness.operator.counted("delayedtopics_operator_kube_calls_total", verb="APPLY", kind="DelayedTopic")
 
 
 @pytest.mark.slow
@@ -106,12 +106,12 @@ def test_a_call_that_was_not_answered_once_changes_no_status(harness: OperatorHa
     wire.hold_back(SLOW_SECONDS)
     harness.wait(lambda: passes(harness, "failed") > failed, "a call is given up")
     wire.hold_back(0)
-    looks = harness.operator.counted("delayed_topics_operator_kafka_calls_total", call="describe_cluster")
+    looks = harness.operator.counted("delayedtopics_operator_kafka_calls_total", call="describe_cluster")
     done = passes(harness, "done")
 
     def looked() -> bool:
         """Returns whether the operator has looked at the connections and at all resources since then."""
-        calls = harness.operator.counted("delayed_topics_operator_kafka_calls_total", call="describe_cluster")
+        calls = harness.operator.counted("delayedtopics_operator_kafka_calls_total", call="describe_cluster")
         return calls >= looks + 3 and passes(harness, "done") >= done + 2 * len(names)
 
     harness.wait(looked, "everything was looked at again", seconds=HEALED_SECONDS)
@@ -120,7 +120,7 @@ def test_a_call_that_was_not_answered_once_changes_no_status(harness: OperatorHa
 
 def edits_are_followed(harness: OperatorHarness, others: list[str]) -> None:
     """Edits are followed while the passes in all slots wait for the slow Kafka, and further passes wait for a slot."""
-    overdue = "delayed_topics_operator_overdue_seconds"
+    overdue = "delayedtopics_operator_overdue_seconds"
     harness.wait(lambda: harness.operator.counted(overdue, kind="DelayedTopic") > 1, "passes wait for a slot")
     given_up = passes(harness, "failed")
     harness.api.apply(*(harness.delayed_topic(name, partitions=2, retryCap=9) for name in others))
@@ -147,7 +147,7 @@ def test_each_connection_has_one_small_helper_that_ends_with_the_operator(
 ) -> None:
     serve(harness, wire, slow=1, others=1)
     harness.wait(
-        lambda: harness.operator.counted("delayed_topics_operator_helper_processes") == 2,
+        lambda: harness.operator.counted("delayedtopics_operator_helper_processes") == 2,
         "each connection has one helper",
     )
     found = harness.operator.processes_below()

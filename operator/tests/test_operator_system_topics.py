@@ -14,7 +14,7 @@ from delayed_topics_operator_testing.operator_process import OperatorProcess
 pytestmark = pytest.mark.api
 
 REFUSED = "unclean.leader.election.enable"
-CALLS = "delayed_topics_operator_kafka_calls_total"
+CALLS = "delayedtopics_operator_kafka_calls_total"
 
 
 @pytest.fixture(scope="module")

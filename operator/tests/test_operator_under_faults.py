@@ -44,11 +44,11 @@ def test_an_api_server_that_was_away_is_caught_up_with(harness: OperatorHarness)
 def test_an_api_server_that_hangs_is_caught_up_with(harness: OperatorHarness) -> None:
     harness.apply()
     harness.wait_until_served()
-    before = harness.operator.counted("delayed_topics_operator_kube_calls_total", status="none")
+    before = harness.operator.counted("delayedtopics_operator_kube_calls_total", status="none")
     harness.api.server.pause_server()
     try:
         harness.wait(
-            lambda: harness.operator.counted("delayed_topics_operator_kube_calls_total", status="none") > before,
+            lambda: harness.operator.counted("delayedtopics_operator_kube_calls_total", status="none") > before,
             "a call is given up",
             seconds=HEALED_SECONDS,
         )
@@ -120,13 +120,13 @@ def test_somebody_who_fights_over_the_workers_is_answered_at_most_once_a_second(
     workers = harness.stateful_set()
     assert workers is not None
     name = workers["metadata"]["name"]
-    before = harness.operator.counted("delayed_topics_operator_kube_calls_total", verb="APPLY", kind="StatefulSet")
+    before = harness.operator.counted("delayedtopics_operator_kube_calls_total", verb="APPLY", kind="StatefulSet")
     began = time.monotonic()
     for replicas in range(3, 23):
         harness.patch("StatefulSet", name, {"spec": {"replicas": replicas}}, namespace=SYSTEM_NAMESPACE)
     harness.wait(lambda: (harness.stateful_set() or {})["spec"]["replicas"] == 1, "the operator has the last word")
     writes = (
-        harness.operator.counted("delayed_topics_operator_kube_calls_total", verb="APPLY", kind="StatefulSet") - before
+        harness.operator.counted("delayedtopics_operator_kube_calls_total", verb="APPLY", kind="StatefulSet") - before
     )
     assert writes <= time.monotonic() - began + 2
 

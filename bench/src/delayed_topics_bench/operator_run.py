@@ -33,7 +33,7 @@ from delayed_topics_bench.testbed import HEAP_MEGABYTES
 __all__ = ["DEFAULT", "PARTS", "QUICK", "OperatorPlan", "Task", "measure"]
 
 READY, IDLE, EDITS = PARTS = ("ready", "idle", "edits")
-KUBE_CALLS, KAFKA_CALLS = "delayed_topics_operator_kube_calls_total", "delayed_topics_operator_kafka_calls_total"
+KUBE_CALLS, KAFKA_CALLS = "delayedtopics_operator_kube_calls_total", "delayedtopics_operator_kafka_calls_total"
 REQUESTS = "apiserver_request_total"
 WRITES = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"})
 """The verbs of writes, as the API server counts them."""

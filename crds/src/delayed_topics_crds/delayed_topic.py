@@ -217,7 +217,7 @@ class Workers(Spec):
     that wait for their due time. Unless set, `replicas` decides."""
     measure_due_lag: bool = False
     """Measures the records that are due and not released yet, for another autoscaler such as KEDA. The operator publishes their number as
-    the metric `delayed_topics_operator_due_lag_records`, with 0 workers too. With `autoscale`, it always does."""
+    the metric `delayedtopics_operator_due_lag_records`, with 0 workers too. With `autoscale`, it always does."""
     template: WorkerTemplate | None = None
     """Additions to the worker pods. A change replaces the pods one by one."""
 

@@ -48,13 +48,13 @@ class OperatorCalls:
         kube = [
             s
             for s in samples
-            if s.name == "delayed_topics_operator_kube_calls_total"
+            if s.name == "delayedtopics_operator_kube_calls_total"
             and s.labels["kind"] != "Lease"  # renewed by the clock
         ]
         return Calls(
             kube=sum(s.value for s in kube),
             kube_writes=sum(s.value for s in kube if s.labels["verb"].lower() not in READS),
-            kafka=sum(s.value for s in samples if s.name == "delayed_topics_operator_kafka_calls_total"),
+            kafka=sum(s.value for s in samples if s.name == "delayedtopics_operator_kafka_calls_total"),
         )
 
 
