@@ -55,7 +55,7 @@ CALLS: dict[str, Callable[[DelayedTopic, Records], object]] = {
 
 
 FORKS = """
-import os, signal, sys
+import os, signal, sys, threading
 from delayed_topics import DelayedTopic
 
 bootstrap, topic, what = sys.argv[1:]
@@ -67,7 +67,19 @@ def connect(value):
     orders.send(value)
     orders.flush()
 
-connect(b"of the parent")
+def connect_as_own():
+    own.orders = DelayedTopic.connect(bootstrap, topic)
+    own.orders.send(b"of a thread")
+    own.orders.flush()
+    connected.set()
+    threading.Event().wait()
+
+own, connected = threading.local(), threading.Event()
+if what == "other thread":
+    threading.Thread(target=connect_as_own, daemon=True).start()
+    connected.wait(60)
+else:
+    connect(b"of the parent")
 child = os.fork()
 if not child:
     signal.alarm(30)  # ends a child that hangs
@@ -119,7 +131,7 @@ def test_a_forked_process_can_leave_the_blocks_of_the_one_that_connected(client:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("what", ["ends", "connects"])
+@pytest.mark.parametrize("what", ["ends", "connects", "other thread"])
 def test_a_process_that_is_forked_from_one_with_a_client_neither_crashes_nor_hangs(served: Served, what: str) -> None:
     command = [sys.executable, "-c", FORKS, served.bootstrap, served.names.front, what]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

@@ -7,14 +7,15 @@ import weakref
 
 from delayed_topics.errors import ClientForked
 
-_made = weakref.WeakSet[object]()
+_made: set[weakref.ref[object]] = set()
+_kept: list[list[object]] = []
 
 
 class ProcessOf:
     """The process that made a client. `owner` has the client. `client` names it in the message of the error."""
 
     def __init__(self, owner: object, client: str) -> None:
-        _made.add(owner)
+        _made.add(weakref.ref(owner, _made.discard))
         self._client = client
         self._pid = os.getpid()
 
@@ -31,11 +32,17 @@ class ProcessOf:
             )
 
 
-def _keep_inherited() -> None:
-    """Keeps what this process was forked with until it ends, and does not let it be destroyed even then. The client library (2.16) would
-    wait for threads that this process does not have, or crash."""
-    for owner in _made:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
+def _keep() -> None:
+    """Keeps the clients for a process that is about to be forked, and does not let them be destroyed even when it ends. The client library
+    (2.16) would wait for threads that this process does not have, or crash. After the fork would be too late for what other threads
+    have as their own, which Python destroys first."""
+    owners = [owner for made in list(_made) if (owner := made()) is not None]
+    _kept.append(owners)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(owners))
 
 
-os.register_at_fork(after_in_child=_keep_inherited)
+def _release() -> None:
+    ctypes.pythonapi.Py_DecRef(ctypes.py_object(_kept.pop()))
+
+
+os.register_at_fork(before=_keep, after_in_parent=_release)

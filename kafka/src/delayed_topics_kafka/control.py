@@ -17,6 +17,8 @@ from delayed_topics_kafka.reader import IGNORED_ERRORS, MAX_AT_ONCE, reader_conf
 from delayed_topics_kafka.stranded import topics_out_of_reach
 
 LOOK_AGAIN_SECONDS: Final = 5
+"""It doubles each time, up to `MAX_LOOK_AGAIN_SECONDS`, because an answer is lost if the topic is assigned again before it arrives."""
+MAX_LOOK_AGAIN_SECONDS: Final = 60
 MAX_BEHIND_SECONDS: Final = 5
 """How long reading may stand before the end of a topic that has further records."""
 MAX_OUT_OF_REACH_SECONDS: Final = 10
@@ -79,6 +81,8 @@ class _Progress:
         open transaction, so that this position looks like the end."""
         if end <= self.position:
             self.behind = None
+            # the client may not have known the end yet when it reported that Kafka gives out no more
+            self.is_read |= end >= 0 and self.stopped_at == self.position and self.problem is None
         elif self.behind is None:
             self.behind = Deadline(MAX_BEHIND_SECONDS)
         elif self.behind.over and self.stopped_at == self.position and self.problem is None:
@@ -124,6 +128,7 @@ class ControlReader(Closing):
         }
         self._progress: dict[str, _Progress] = {}
         self._looked = Deadline(LOOK_AGAIN_SECONDS)
+        self._look_again_seconds = LOOK_AGAIN_SECONDS
         with making_client(connection.bootstrap_servers):
             self._consumer = Consumer(self._config)
 
@@ -188,8 +193,12 @@ class ControlReader(Closing):
     def _look_again(self) -> None:
         """Assigns the topics with a problem again, and so finds out whether it is over. The client library does not report that a topic
         can be read again until the topic has a new record."""
-        if self._looked.over and (problems := self.problems):
-            self._looked = Deadline(LOOK_AGAIN_SECONDS)
+        problems = self.problems
+        if not problems:
+            self._look_again_seconds = LOOK_AGAIN_SECONDS
+        elif self._looked.over:
+            self._looked = Deadline(self._look_again_seconds)
+            self._look_again_seconds = min(2 * self._look_again_seconds, MAX_LOOK_AGAIN_SECONDS)
             self._consumer.incremental_unassign([TopicPartition(topic, 0) for topic in problems])
             self._assign(problems)
 

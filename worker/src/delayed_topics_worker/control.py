@@ -86,7 +86,8 @@ class ControlWatch:
         if reads := self._reader.poll(POLL_SECONDS):
             self._reads.append((wanted, reads))
         self.problems = {topic: str(problem) for topic, problem in self._reader.problems.items()}
-        self._known = frozenset(topic for topic in wanted if topic.name in self._reader.read)
+        read = self._reader.read
+        self._known = frozenset(topic for topic in wanted if topic.name in read)
 
 
 @dataclass

@@ -41,7 +41,9 @@ impl Partition {
             return false;
         }
         if *self.topic_id != *at.topic_id {
-            self.alone.clear(); // these are offsets of the former topic
+            // these are offsets of the former topic
+            self.alone.clear();
+            self.unknown = None;
         }
         self.topic_id = at.topic_id.into();
         self.side = at.side;

@@ -157,7 +157,7 @@ impl<P: Output> Sending<'_, P> {
                     return Goes::Blocked;
                 }
                 Err(error)
-                    if error.code == code::UNKNOWN_PARTITION && self.partition.may_go_to_new_partition(offset) =>
+                    if error.code == code::UNKNOWN_PARTITION && self.partition.waits_for_new_partition(offset) =>
                 {
                     self.partition.held.put_back(&taken);
                     return Goes::Unknown;

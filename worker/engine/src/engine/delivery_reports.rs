@@ -107,7 +107,9 @@ impl Engine {
                                     continue;
                                 }
                                 // together with this copy, the whole transaction would fail again
-                                if !TOO_LARGE.contains(&refusal.error.code) {
+                                let code = refusal.error.code;
+                                let is_known = code == code::UNKNOWN_PARTITION && !partition.alone.is_empty();
+                                if !TOO_LARGE.contains(&code) && !is_known {
                                     partition.alone.entry(offset).or_insert(Alone::AsDecided);
                                 }
                             }
@@ -136,9 +138,10 @@ impl Engine {
             return;
         }
         let (last, producers) = self.producers.replace();
+        let mut outdated = false;
         for event in last {
             if !matches!(event, Event::Failed(..)) {
-                self.take_delivery_report(event, false);
+                outdated |= self.take_delivery_report(event, outdated).is_some();
             }
         }
         producers.into_iter().for_each(Producer::end);
@@ -168,7 +171,7 @@ pub fn refuse(
     let lone = partition.complete_copy(offset, target, bytes);
     let code = refusal.error.code;
     // a producer that has just begun to write to a topic takes copies before it knows how many partitions there are
-    let may_be_new = code == code::UNKNOWN_PARTITION && partition.may_go_to_new_partition(offset);
+    let may_be_new = code == code::UNKNOWN_PARTITION && partition.waits_for_new_partition(offset);
     if may_be_new || TO_BE_REPEATED.contains(&code) {
         partition.step(Step::ReadAgain);
         return None;

@@ -151,6 +151,7 @@ impl Partition {
             self.begun &= self.state.leaves();
             self.dirty = false;
             self.commit_refused = None;
+            self.commit_at_ns = 0;
         }
         if !self.state.sends() {
             self.held = Held::default();
@@ -213,9 +214,9 @@ impl Partition {
         (!paused).then_some(turn_ms.saturating_add(skew_ms))
     }
 
-    /// Whether the target partition of a record, which its producer does not know, may be new. Workers serve a layout that has grown as soon
+    /// Takes in that the producer does not know the target partition of a record. Returns whether this partition may be new. Workers serve a layout that has grown as soon
     /// as the operator sees its partitions, and a broker may see them later.
-    pub fn may_go_to_new_partition(&mut self, offset: i64) -> bool {
+    pub fn waits_for_new_partition(&mut self, offset: i64) -> bool {
         let now_ns = boot_ns();
         let since_ns = self.unknown.filter(|(of, _)| *of == offset).map_or(now_ns, |(_, since_ns)| since_ns);
         self.unknown = Some((offset, since_ns));
