@@ -143,7 +143,7 @@ def labelled(series: dict[str, str], **labels: str) -> dict[str, str]:
     ("alert", "label"),
     [
         *((alert, "namespace") for alert in TROUBLE),
-        *((alert, "connection") for alert in TROUBLE if "delayedtopics_" in " ".join(TROUBLE[alert])),
+        *((alert, "connection") for alert in TROUBLE if HOLDS_LEASE not in TROUBLE[alert]),
     ],
 )
 def test_the_same_trouble_of_two_installations_or_kafka_clusters_is_two_alerts(
