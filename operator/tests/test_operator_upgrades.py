@@ -95,6 +95,22 @@ def test_workers_that_have_a_node_selector_of_their_own_do_not_show_that_the_one
 
 
 @EITHER
+def test_workers_with_node_selectors_of_their_own_show_each_other_that_the_image_runs(kind: Kind) -> None:
+    upgraded = fleet(kind, sets=4, at_once=1)
+    for workers in upgraded.workers:
+        workers.node_selector = {"disk": "ssd"}
+    upgraded.upgrade(pod_defaults=PodDefaults(node_selector={"disk": "any"}))
+    upgraded.go_on(LONG)
+    assert upgraded.down() == set()
+    broken = upgraded.workers[1].name
+    upgraded.cluster.runs = lambda name, template: name != broken or image(template) == "worker:1"
+    upgraded.upgrade(worker_image="worker:2", pod_defaults=PodDefaults(node_selector={"disk": "any"}))
+    upgraded.go_on(LONG)
+    assert set(upgraded.images()) == {"worker:2"}
+    assert upgraded.down() == {1}
+
+
+@EITHER
 def test_workers_that_never_ran_keep_no_one_from_a_new_image(kind: Kind) -> None:
     """In the past, the operator took them for evidence against the image, and nothing was upgraded any more."""
     upgraded = fleet(kind)
@@ -104,7 +120,7 @@ def test_workers_that_never_ran_keep_no_one_from_a_new_image(kind: Kind) -> None
     upgraded.upgrade(worker_image="worker:2")
     upgraded.go_on(30)
     upgraded.upgrade()
-    upgraded.go_on(150)
+    upgraded.go_on(LONG)
     assert set(upgraded.images()) == {"worker:2"}
     assert upgraded.down() == set(range(5))
 

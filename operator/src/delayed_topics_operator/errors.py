@@ -14,7 +14,7 @@ DelayedTopicsError (core)
             ├── Forbidden       a right is missing, a policy refuses it, or the namespace is being deleted
             │   ├── QuotaExceeded
             │   └── Denied          by an admission webhook, which says why
-        ├── Undeclared          the installed schema does not have a field that this version writes
+            ├── Undeclared      the installed schema does not have a field that this version writes
             ├── NotFound
             ├── Conflict        someone else changed the object in the meantime
             ├── Expired         the API server no longer has the requested resource version

@@ -1,7 +1,6 @@
 """Decides which StatefulSets of workers may replace their pods now, so that chart values with which no pod runs stop few workers.
 
-- Only `at_once` StatefulSets replace pods at the same time. One that makes no progress for `STUCK_SECONDS`, or that had no ready workers to
-  lose, makes room for others.
+- Only `at_once` StatefulSets replace pods at the same time. One that makes no progress for `STUCK_SECONDS` makes room for others.
 - A StatefulSet that is stuck and has fewer ready workers than before is evidence against the chart values that its pods have got. No other
   one gets them, until anywhere a worker with them is ready.
 
@@ -88,21 +87,19 @@ class Rollouts:
         return seen is not None and self._clock() - seen.since >= STUCK_SECONDS
 
     def _may_begin(self, name: Name) -> bool:
-        rolling = {other for other in self._seen if not self._is_stuck(other) and self._has_workers_to_lose(other)}
+        rolling = {other for other in self._seen if not self._is_stuck(other)}
         return len((rolling | self._beginning) - {name}) < self._at_once
-
-    def _has_workers_to_lose(self, name: Name) -> bool:
-        live = self._store.get("StatefulSet", *name)
-        return live is not None and ready_before(live) != 0
 
     def _stuck(self, wanted: str, namespace: str, name: str) -> int:
         own = self._store.get("StatefulSet", namespace, name)
         if own is None or installation(own) == wanted:
             return 0
         given = self._store.by_index("StatefulSet", _installations, wanted)
-        if any(_shows_that_pods_run(live) for live in given):
+        if any(has_all_of(live) and _shows_that_pods_run(live) for live in given):
             return 0
-        return sum(self._is_stuck(_name(live)) and ready_now(live) < (ready_before(live) or 0) for live in given)
+        in_part_run = any(_shows_that_pods_run(live) for live in given)
+        evidence = (live for live in given if has_all_of(live) or not in_part_run)
+        return sum(self._is_stuck(_name(live)) and ready_now(live) < (ready_before(live) or 0) for live in evidence)
 
 
 def _name(live: Manifest) -> Name:
@@ -117,7 +114,7 @@ def _shows_that_pods_run(live: Manifest) -> bool:
     """Whether at least one pod with the present template is ready: there are fewer pods than replaced and ready ones together."""
     status = live.get("status") or {}
     ready_and_new = status.get("updatedReplicas", 0) + ready_now(live) - status.get("replicas", 0)
-    return has_all_of(live) and is_current(live) and ready_and_new > 0
+    return is_current(live) and ready_and_new > 0
 
 
 def _under_way(live: Manifest) -> tuple[bool]:

@@ -37,7 +37,7 @@ def ignored(raw: Mapping[str, Any]) -> tuple[Notice, ...]:
                 f"the operator ignores {_some(paths, ', ')}, because the installed CRDs are newer than the operator. Upgrade the operator "
                 "to the version of the CRDs"
             )
-            return (Notice(type="Warning", reason="FieldsIgnored", message=message),)
+            return (Notice(type="Warning", reason="FieldsIgnored", message=message, of_installation=True),)
     return ()
 
 

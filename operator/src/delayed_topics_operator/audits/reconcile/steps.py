@@ -294,8 +294,9 @@ def _on_topic(o: AuditObservation) -> DelayedTopicStatus | None:
     if topic is None or o.replaced or topic.metadata.deletion_timestamp is not None or verdict is None or at is None:
         return None
     # all by the API server's clock, because that of an operator may have been ahead
-    made, looked_at = topic.metadata.creation_timestamp, status.started_at or o.audit.metadata.creation_timestamp or at
-    if made is not None and looked_at < made:
+    made, asked = topic.metadata.creation_timestamp or at, o.audit.metadata.creation_timestamp or at
+    looked_at = status.started_at or max(asked, made)
+    if looked_at < made:
         return None
     message, last, violation = status.message or "", topic.status.last_audit, topic.status.last_violation
     if _is_of_all(o) and (_is_later(looked_at, last) or (last is not None and last.name == o.name)):

@@ -89,7 +89,7 @@ def rolled(o: Observation, own: WorkerSet, wanted: tuple[Manifest, ...]) -> Find
     return Finding(
         actions=now,
         conditions={Condition.WORKERS_READY: _waiting(o, state) if waits else state},
-        wake_seconds=ROLL_WAKE_SECONDS if waits and not o.rollout.may_begin else None,
+        wake_seconds=ROLL_WAKE_SECONDS if waits and not o.rollout.may_begin and not o.rollout.stuck else None,
     )
 
 
