@@ -27,7 +27,7 @@ class Recorder:
         self._kube = kube
         self._clock = clock
         self._said: dict[tuple[str, str, str], float] = {}
-        """When an Event of this UID, reason and message was recorded, the oldest first. A notice of the installation has no UID."""
+        """When an Event of this UID, reason and message was recorded, the oldest first. A notice of the installation has a kind instead."""
 
     async def emit(self, resource: dict[str, Any], notices: Iterable[Notice]) -> None:
         for notice in notices:
@@ -39,7 +39,7 @@ class Recorder:
         now = self._clock()
         while self._said and now - next(iter(self._said.values())) >= SILENCE_SECONDS:
             del self._said[next(iter(self._said))]
-        key = ("" if notice.of_installation else meta["uid"], notice.reason, notice.message)
+        key = (resource["kind"] if notice.of_installation else meta["uid"], notice.reason, notice.message)
         if key in self._said:
             return
         self._said[key] = now

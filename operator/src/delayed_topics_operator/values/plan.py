@@ -164,8 +164,8 @@ class ConditionState:
 @dataclass(frozen=True, kw_only=True)
 class Notice:
     """An Event about the resource. `outlives_namespace`: it is about something that stays, so it is written about the Namespace if the
-    namespace is being deleted and takes no Events any more. `of_installation`: it says the same about many resources, and is written about
-    the first of them."""
+    namespace is being deleted and takes no Events any more. `of_installation`: it says the same about many resources of a kind, and is
+    written about the first of them."""
 
     type: Literal["Normal", "Warning"]
     reason: str
