@@ -118,9 +118,8 @@ def test_a_way_that_has_not_ended_says_until_when(served: Served) -> None:
     assert (missing["state"], way(missing)) == ("Missing", [f"came in {front} 0@1"])
     searched = why(served, "0@1")
     assert "Either retention removed its copies, or it is lost" in searched.stdout
-    assert searched.stderr.startswith(
-        "Committed records only."
-    )  # the topics of copies are empty, so the command read nothing
+    # the topics of copies are empty, so the command read nothing
+    assert searched.stderr.startswith("Committed records only.")
 
     root = Root("f", 0, 0, "")
     hop(served, root, partition=2)

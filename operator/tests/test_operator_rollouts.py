@@ -198,6 +198,14 @@ def test_a_replacement_that_changes_nothing_waits_for_no_turn() -> None:
     assert edited.wake_seconds is not None
 
 
+def test_a_replacement_that_changes_nothing_is_known_as_the_same_while_pods_come_and_go() -> None:
+    simulation = Simulation.serving(workers={"replicas": 3})
+    stateful_set(simulation)["spec"]["template"]["spec"]["containers"][0]["image"] = "mirror/worker:1"
+    before = reconcile(simulation.observe()).actions
+    stateful_set(simulation)["status"]["readyReplicas"] = 1
+    assert reconcile(simulation.observe()).actions == before != ()
+
+
 @pytest.mark.parametrize("may_roll", [True, False])
 def test_workers_that_a_webhook_puts_back_are_ready_and_the_resource_says_what_differs(may_roll: bool) -> None:
     """The workers serve. What a webhook puts back is somebody's decision, and no reason to call anyone at night."""

@@ -51,7 +51,7 @@ from delayed_topics_operator.values.plan import (
     ScaleWorkers,
     WriteRegistry,
 )
-from delayed_topics_operator.values.stateful_sets import READY_BEFORE, STOPPED, ready_before_next
+from delayed_topics_operator.values.stateful_sets import READY_BEFORE, STOPPED, ready_before, ready_before_next
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class Executor:
             raise NotYet(f"{action.kind} {meta['name']} already exists")
         before = self._store.get(action.kind, *name)
         with self.rollouts.turn(*name) if action.rolls else nullcontext():
-            live = await self._kube.apply(action.manifest)
+            live = await self._kube.apply(action.manifest if before is None else _noted(action, before))
             self._store.put(live)
         return before is None or live["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
 
@@ -192,6 +192,17 @@ class Executor:
         propagation = "Orphan" if action.orphan else "Foreground" if action.kind == "StatefulSet" else "Background"
         await self._kube.delete(action.kind, action.namespace, action.name, uid=action.uid, propagation=propagation)  # type: ignore[arg-type]
         await refresh(self._kube, self._store, action.kind, action.namespace, action.name)
+
+
+def _noted(action: ApplyChild, live: Manifest) -> Manifest:
+    """Returns the manifest. That of a StatefulSet notes how many pods are ready before they are replaced, or keeps this note."""
+    wanted = action.manifest
+    ready = ready_before_next(live) if action.rolls else ready_before(live)
+    if action.kind != "StatefulSet" or ready is None:
+        return wanted
+    meta = wanted["metadata"]
+    annotations = {**meta.get("annotations", {}), READY_BEFORE: str(ready)}
+    return {**wanted, "metadata": {**meta, "annotations": annotations}}
 
 
 def made(outcomes: Iterable[TopicInfo | KafkaCallError]) -> Iterator[TopicInfo]:

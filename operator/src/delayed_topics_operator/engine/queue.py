@@ -124,9 +124,8 @@ class WakeQueue:
         """Whether the pass gets a slot. If there is no free one, the pass waits in its lane."""
         former, item.lane = item.lane, self.lane_of(key)
         if former is not None and former != item.lane:
-            self._offer_slot(
-                former
-            )  # the former lane offered this resource a slot, but the resource has another lane by now
+            # the former lane offered this resource a slot, but the resource has another lane by now
+            self._offer_slot(former)
         lane = self._lanes.setdefault(item.lane, _Lane())
         if lane.running >= self.lane_slots:
             heapq.heappush(lane.waiting, (due, key))

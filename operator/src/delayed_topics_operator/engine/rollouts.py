@@ -55,8 +55,9 @@ class Rollouts:
         self._beginning: set[Name] = set()
 
     def look(self, wanted_installation: str, namespace: str, name: str) -> Rollout:
-        """Notes how far all rollouts are, and returns what this StatefulSet may do. Called once in each pass. `wanted_installation`: the
-        digest of the chart values that its pods should have."""
+        """Notes how far all rollouts are, and returns what this StatefulSet may do. Called in each step of a pass.
+
+        `wanted_installation`: the digest of the chart values that its pods should have."""
         self._note()
         may_begin = self._may_begin((namespace, name))
         return Rollout(may_begin=may_begin, stuck=self._stuck(wanted_installation, namespace, name))

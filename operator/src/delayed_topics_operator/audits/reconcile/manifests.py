@@ -124,9 +124,8 @@ def runner(o: AuditObservation, window: AuditWindow | None) -> Manifest:
     read."""
     # with executors, this pod is only the driver
     disk = LocalDisk(volume={"emptyDir": {}}) if o.audit.spec.spark.executors else local_disk(o, window)
-    indexed = not o.audit.spec.spark.executors or _executors_write(
-        o, window
-    )  # the pods that process the records write the index
+    # the pods that process the records write the index
+    indexed = not o.audit.spec.spark.executors or _executors_write(o, window)
     leader = {"metadata": _pod_metadata(o), "spec": _pod(o, disk, indexed=indexed)}
     deadline = {"activeDeadlineSeconds": o.audit.spec.active_deadline_seconds}
     if o.audit.spec.spark.mode == spark_application.KIND:

@@ -16,11 +16,9 @@ from delayed_topics_operator.workers.reconcile.children import (
     STARTING_SECONDS,
     all_ready,
     awaited,
-    changes,
     changes_for_now,
     in_the_way,
     not_ready,
-    replaces_pods,
 )
 from delayed_topics_operator.workers.reconcile.manifests import Live
 from delayed_topics_operator.workers.reconcile.worker_sets import WorkerSet
@@ -52,11 +50,10 @@ def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
     wanted = manifests.children(o.wanted, o.live)
     stateful_set = o.live.get(("StatefulSet", o.wanted.name))
     stranger = in_the_way(wanted, o.live, o.wanted.labels)
-    actions = changes_for_now(wanted, o.live, o.wanted, o.rollout) if stranger is None else ()
-    held_back = (action for action in changes(wanted, o.live) if replaces_pods((action,)) and action not in actions)
+    found = changes_for_now(wanted, o.live, o.wanted, o.rollout)
     status = (stateful_set or {}).get("status") or {}
     state = stranger or _state(o, stateful_set)
-    if stranger is None and any(held_back):
+    if stranger is None and found.held_back:
         until = awaited(o.rollout, o.wanted.pods.image)
         state = replace(state, message=f"{state.message}. The shared workers are not as declared yet. {until}")
     if o.kept_for is not None:
@@ -70,7 +67,7 @@ def plan(o: SharedObservation) -> tuple[tuple[Action, ...], Shared]:
         said=state,
         leaving=o.kept_for is not None,
     )
-    return actions, shared
+    return found.now if stranger is None else (), shared
 
 
 def _why_kept(topics: tuple[str, ...]) -> str:

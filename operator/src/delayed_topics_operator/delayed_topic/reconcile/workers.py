@@ -30,7 +30,6 @@ from delayed_topics_operator.workers.reconcile.children import (
     not_ready,
     ours,
     removal,
-    replaces_pods,
 )
 from delayed_topics_operator.workers.reconcile.worker_sets import WorkerSet
 
@@ -77,17 +76,15 @@ def check(o: Observation) -> Finding:
 def rolled(o: Observation, own: WorkerSet, wanted: tuple[Manifest, ...]) -> Finding:
     """Returns the actions that bring about the wanted objects, as far as the workers may be replaced now."""
     state = _workers_state(o, o.children.get(("StatefulSet", own.name)))
-    actions = changes(wanted, o.children)
-    if in_vain := tuple(action for action in actions if action in o.in_vain):
+    found = changes_for_now(wanted, o.children, own, o.rollout)
+    if in_vain := tuple(action for action in found.every if action in o.in_vain):
         state = replace(state, message=f"{state.message}. {_put_back(in_vain)}")
-    now = changes_for_now(wanted, o.children, own, o.rollout)
-    held_back = [action for action in actions if replaces_pods((action,)) and action not in now]
-    if not held_back:
+    if not found.held_back:
         wake_seconds = POD_WAKE_SECONDS if state.status == "False" and o.wanted.replicas else None
-        return Finding(actions=now, conditions={Condition.WORKERS_READY: state}, wake_seconds=wake_seconds)
-    waits = any(action not in o.in_vain for action in held_back)
+        return Finding(actions=found.now, conditions={Condition.WORKERS_READY: state}, wake_seconds=wake_seconds)
+    waits = any(action not in o.in_vain for action in found.held_back)
     return Finding(
-        actions=now,
+        actions=found.now,
         conditions={Condition.WORKERS_READY: _waiting(o, state) if waits else state},
         wake_seconds=ROLL_WAKE_SECONDS if waits and not o.rollout.may_begin and not o.rollout.stuck else None,
     )

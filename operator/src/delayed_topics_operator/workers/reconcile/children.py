@@ -1,6 +1,7 @@
 """Computes the actions that bring the objects around a StatefulSet of workers to their declared state. Pure."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -12,7 +13,7 @@ from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.values.plan import Action, ApplyChild, ConditionState, DeleteChild, ScaleWorkers
 from delayed_topics_operator.values.pods import hindrance, obstacle_of_events
 from delayed_topics_operator.values.rollout import Rollout
-from delayed_topics_operator.values.stateful_sets import READY_BEFORE, is_current, ready_before, ready_before_next
+from delayed_topics_operator.values.stateful_sets import is_current
 from delayed_topics_operator.workers.reconcile import manifests
 from delayed_topics_operator.workers.reconcile.drift import drifted
 from delayed_topics_operator.workers.reconcile.manifests import Live
@@ -33,28 +34,40 @@ _REMEDIES = {
 _IMMUTABLE = ("serviceName", "selector", "podManagementPolicy")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """`every`: the actions that turn the live objects into the wanted ones. `now`: what may be done now instead."""
+
+    every: tuple[Action, ...]
+    now: tuple[Action, ...]
+
+    @property
+    def held_back(self) -> tuple[Action, ...]:
+        """The actions that wait until pods may be replaced."""
+        return tuple(action for action in self.every if replaces_pods((action,)) and action not in self.now)
+
+
 def changes(wanted: Iterable[Manifest], live: Live) -> tuple[Action, ...]:
     """Returns the actions that turn the live objects into the wanted ones."""
     found = (_change_of(manifest, live.get((manifest["kind"], manifest["metadata"]["name"]))) for manifest in wanted)
     return tuple(action for action in found if action is not None)
 
 
-def changes_for_now(
-    wanted: tuple[Manifest, ...], live: Live, workers: WorkerSet, rollout: Rollout
-) -> tuple[Action, ...]:
-    """Returns those of the actions that need not wait. While pods may not be replaced, the StatefulSet is only scaled. While only the
+def changes_for_now(wanted: tuple[Manifest, ...], live: Live, workers: WorkerSet, rollout: Rollout) -> Changes:
+    """Returns the actions, and which of them need not wait. While pods may not be replaced, the StatefulSet is only scaled. While only the
     present chart values are held back, it gets a new connection as well: a password or certificate may expire."""
     stateful_set = live.get(("StatefulSet", workers.name))
-    actions = changes(wanted, live)
-    if stateful_set is None or not replaces_pods(actions):
-        return actions
+    every = now = changes(wanted, live)
+    if stateful_set is None or not replaces_pods(every):
+        return Changes(every=every, now=now)
     if rollout.stuck:
         reconnected = manifests.reconnected(stateful_set, workers)
         others = (manifest for manifest in wanted if manifest["kind"] != "StatefulSet")
-        actions = changes((*others, *((reconnected,) if reconnected is not None else ())), live)
-    if rollout.may_begin or not replaces_pods(actions):
-        return actions
-    return (*(action for action in actions if not _of_pods(action)), *_scaling(stateful_set, workers.replicas))
+        now = changes((*others, *((reconnected,) if reconnected is not None else ())), live)
+    if not rollout.may_begin and replaces_pods(now):
+        scaling = _scaling(stateful_set, workers.replicas)
+        now = (*(action for action in now if not _of_pods(action)), *scaling)
+    return Changes(every=every, now=now)
 
 
 def replaces_pods(actions: Iterable[Action]) -> bool:
@@ -178,16 +191,8 @@ def _change_of(wanted: Manifest, live: Manifest | None) -> Action | None:
             wanted, live
         )
         rolls = edited and live["spec"].get("replicas", 1) > 0
-        return ApplyChild(manifest=_noted(wanted, live, rolls=rolls), change=_change(wanted, live), rolls=rolls)
+        return ApplyChild(manifest=wanted, change=_change(wanted, live), rolls=rolls)
     return ApplyChild(manifest=wanted, change=_change(wanted, live))
-
-
-def _noted(wanted: Manifest, live: Manifest, *, rolls: bool) -> Manifest:
-    """Returns the StatefulSet with a note of how many pods are ready before they are replaced, or with the note that it has."""
-    ready, meta = ready_before_next(live) if rolls else ready_before(live), wanted["metadata"]
-    if ready is None:
-        return wanted
-    return {**wanted, "metadata": {**meta, "annotations": {**meta["annotations"], READY_BEFORE: str(ready)}}}
 
 
 def _lacks_a_field(wanted: Manifest, live: Manifest) -> bool:
