@@ -1,11 +1,8 @@
 """The reader of control topics."""
 
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import count
 
 import pytest
@@ -13,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from delayed_topics_core.control import Control, ControlKind
 from delayed_topics_devcluster.broker import Broker, Brokers
+from delayed_topics_devcluster.pace import repeated
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -136,26 +134,6 @@ def test_topics_come_and_go_and_one_that_is_made_again_is_read_from_its_beginnin
         assert [read.id for read in next_reads(reader)] == [b"o-6"]
 
 
-@contextmanager
-def in_background(step: Callable[[int], object]) -> Iterator[None]:
-    """Calls `step` with 0, 1, 2, … until the block ends."""
-    ended = threading.Event()
-
-    def steps() -> None:
-        for number in count():
-            if ended.is_set():
-                return
-            step(number)
-
-    with ThreadPoolExecutor(1) as pool:
-        stepping = pool.submit(steps)
-        try:
-            yield
-        finally:
-            ended.set()
-            stepping.result(60)
-
-
 def test_a_topic_in_which_a_transaction_is_always_open_counts_as_read(connection: Connection) -> None:
     (topic,) = names(1)
     make(connection, topic)
@@ -164,7 +142,10 @@ def test_a_topic_in_which_a_transaction_is_always_open_counts_as_read(connection
     for producer in producers:
         producer.init_transactions(60)
 
-    def begin_one_and_commit_the_former(number: int) -> None:
+    numbers = count()
+
+    def begin_one_and_commit_the_former() -> None:
+        number = next(numbers)
         producers[number % 3].begin_transaction()
         producers[number % 3].produce(topic, b"cancel", b"other", partition=0)
         assert producers[number % 3].flush(60) == 0
@@ -172,7 +153,7 @@ def test_a_topic_in_which_a_transaction_is_always_open_counts_as_read(connection
             producers[(number - 1) % 3].commit_transaction(60)
         time.sleep(0.3)
 
-    with in_background(begin_one_and_commit_the_former), ControlReader(connection, client_id="test") as reader:
+    with repeated(begin_one_and_commit_the_former), ControlReader(connection, client_id="test") as reader:
         time.sleep(1)
         reader.follow([topic])
         assert b"o-1" in [read.id for read in read_to_the_end(reader, topic)]

@@ -73,6 +73,10 @@ class Seen:
     def read_error(self) -> str | None:
         """Why the next record could not be read."""
     @property
+    def out_of_reach(self) -> bool:
+        """Whether the partition has had no leader in two statistics in a row, or one to which the client was not connected. False
+        while the client is connected to no broker."""
+    @property
     def commit_error(self) -> str | None:
         """Why Kafka has refused the commits of this partition, but not those of others, for ten seconds."""
     @property

@@ -200,6 +200,13 @@ def test_what_was_empty_for_long_is_silent_only_from_its_first_record_on() -> No
     assert silent_seconds(*idle, *every_half_second(20, since=600.5)) == 20
 
 
+def test_a_partition_out_of_reach_is_silent_even_if_it_is_not_known_to_have_more() -> None:
+    away, back = Span(5, 5, out_of_reach=True), Span(5, 5)
+    looks = [*every_half_second(600, span=back), *every_half_second(40, span=away, since=600.5)]
+    assert silent_seconds(*looks) == 40
+    assert silent_seconds(*looks, (641.0, READS, back)) == 0
+
+
 def test_a_partition_that_goes_back_is_not_silent_meanwhile_and_was_before() -> None:
     """The engine places a silent partition at the same offset again and again. Time that passes meanwhile does not count."""
     looks = [*every_half_second(20), *every_half_second(100, REWINDS, since=20.5), *every_half_second(10, since=121)]
@@ -239,6 +246,13 @@ def test_an_unreadable_partition_is_told_with_what_kafka_says_of_it(
     assert "the worker could not read anything from orders [3] at offset 5 for 47 s" in alarm.message
     assert reason in alarm.message
     assert alarm.message.endswith(". The same applies to 1 more partition")
+
+
+def test_of_a_partition_out_of_reach_people_hear_what_to_check() -> None:
+    away = unreadable(3, 47.2, None)._replace(span=Span(5, 5, out_of_reach=True))
+    (alarm,) = of_unreadable([away])
+    assert "orders [3] at offset 5 for 47 s, because the worker has no connection to a leader" in alarm.message
+    assert "run kafka-topics.sh --bootstrap-server kafka:9092 --describe --topic orders" in alarm.message
 
 
 def test_two_things_that_are_wrong_for_one_reason_are_both_told() -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from delayed_topics_core.names import CLOCK_TOPIC
 from delayed_topics_core.offsets import OffsetAndMetadata
 from delayed_topics_core.settings import TopicRole
-from delayed_topics_devcluster.broker import PATIENT, Broker
+from delayed_topics_devcluster.broker import PATIENT, Broker, Brokers
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
@@ -134,3 +136,43 @@ def test_a_batch_that_cannot_be_decoded_is_an_alarm_and_nothing_is_passed_over(
         assert admin.commit(orders.record.group, {place: OffsetAndMetadata(100)}) == {place: None}
         harness.start(orders)
         assert [r.value for r in orders.ready(1)] == [b"after"]
+
+
+def place_that_only_records_need(orders: DeclaredTopic) -> tuple[int, int]:
+    """Returns a front partition and the id of its leader, which neither leads the clock's partition nor coordinates the group."""
+    admin, group = AdminClient(orders.harness.connection.client_config()), orders.record.group
+    topics = admin.list_topics(timeout=60).topics
+    coordinator = admin.describe_consumer_groups([group])[group].result(60).coordinator
+    assert coordinator is not None
+    needed = {topics[CLOCK_TOPIC].partitions[0].leader, coordinator.id}
+    leaders = {number: found.leader for number, found in topics[orders.names.front].partitions.items()}
+    return next((number, leader) for number, leader in leaders.items() if leader not in needed)
+
+
+def test_a_partition_whose_leader_is_out_of_reach_is_an_alarm_though_it_was_read_to_its_end(tmp_path: Path) -> None:
+    """The cluster keeps the dead broker as the leader until its session is over. For a worker, that is like a broken network between it and
+    this broker."""
+    with (
+        Brokers(settings=PATIENT) as brokers,
+        WorkerHarness(Connection(bootstrap_servers=brokers.bootstrap), tmp_path) as harness,
+    ):
+        orders = harness.declare((0,), front_partitions=3)
+        worker = harness.start(orders)
+        for partition in range(3):
+            orders.produce(b"before", partition=partition)
+        orders.flush()
+        assert len(orders.ready(3)) == 3
+        partition, node_id = place_that_only_records_need(orders)
+        leader = next(member for member in brokers.members if member.node_id == node_id)
+        leader.kill()
+
+        message = raised(worker)
+
+        assert f"the worker could not read anything from {orders.names.front} [{partition}] at offset 1 for " in message
+        assert "the worker has no connection to a leader of this partition" in message
+        assert f"--describe --topic {orders.names.front}" in message
+        leader.start()
+        orders.produce(b"after", partition=partition)
+        orders.flush()
+        assert len(orders.ready(4)) == 4
+        wait_until(lambda: not worker.alarm_reasons(), what="the alarm is cleared", evidence=worker.evidence)

@@ -14,7 +14,7 @@ from delayed_topics_kafka.connection import Connection
 from delayed_topics_kafka.deadline import Deadline
 from delayed_topics_kafka.errors import KafkaCallError, KafkaUnreachable, call_error, making_client
 from delayed_topics_kafka.reader import IGNORED_ERRORS, MAX_AT_ONCE, reader_config
-from delayed_topics_kafka.stranded import topics_out_of_reach
+from delayed_topics_kafka.statistics import topics_out_of_reach
 
 LOOK_AGAIN_SECONDS: Final = 5
 """It doubles each time, up to `MAX_LOOK_AGAIN_SECONDS`, because an answer is lost if the topic is assigned again before it arrives."""

@@ -1,15 +1,11 @@
-"""Detects, from the callbacks of clients, those that no longer know any broker, can't reach a leader, or whose credentials are refused."""
+"""Detects, from the callbacks of clients, those that no longer know any broker, or whose credentials are refused."""
 
-import json
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
 LOOK_SECONDS: Final = 5
-_CONNECTED: Final = re.compile(r'"nodeid":(\d+), [^{}]*?"state":"UP"')
-_LEADER: Final = re.compile(r'"partition":\d+, "broker":(-?\d+)')
 
 
 def when_stranded(note: Callable[[], None], also: Callable[[str], object] | None = None) -> dict[str, Any]:
@@ -36,19 +32,6 @@ def when_stranded(note: Callable[[], None], also: Callable[[str], object] | None
             also(statistics)
 
     return {"statistics.interval.ms": LOOK_SECONDS * 1000, "stats_cb": look}
-
-
-def topics_out_of_reach(statistics: str) -> set[str]:
-    """Returns the topics with a partition that has no leader, or one to which the client is not connected."""
-    connected = set(_CONNECTED.findall(statistics))
-    if connected >= set(_LEADER.findall(statistics)):
-        return set()  # without the 20 ms that JSON takes
-    topics: dict[str, Any] = json.loads(statistics)["topics"]
-    return {
-        topic
-        for topic, found in topics.items()
-        if any(part["desired"] and str(part["broker"]) not in connected for part in found["partitions"].values())
-    }
 
 
 def collect_auth_error(errors: list[KafkaError], error: KafkaError) -> None:

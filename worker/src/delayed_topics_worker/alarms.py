@@ -293,6 +293,12 @@ def _of_silence(topic: str, unreadable: Sequence[Unreadable]) -> Alarm:
 
 def _why_silent(unreadable: Unreadable) -> str:
     owned, span, _, offsets, bootstrap_servers = unreadable
+    if span.out_of_reach:
+        return (
+            f", because the worker has no connection to a leader of this partition. To find out whether it has one, run kafka-topics.sh "
+            f"--bootstrap-server {bootstrap_servers} --describe --topic {owned.topic}. If it has, let the network connect the workers to "
+            "this broker, at the address that its advertised.listeners gives to clients"
+        )
     if offsets is None or isinstance(offsets, KafkaCallError):
         return f". The worker could not find out why: {offsets or 'Kafka has not answered yet'}"
     if offsets.stable_end <= span.position:

@@ -1,4 +1,5 @@
-"""Finds partitions that have something to read but deliver nothing, because a transaction is open or a batch can't be decoded."""
+"""Finds partitions that deliver nothing although they have something to read, because a transaction is open or a batch can't be decoded.
+Finds those to whose leader the worker has no connection, too."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -16,18 +17,23 @@ MAX_AT_ONCE_SECONDS: Final = 2.0
 
 class Span(NamedTuple):
     """The unread offsets of a partition, from `position` up to `end`, as far as the client knows without a request. An `end` below 0 is
-    not known."""
+    not known. `out_of_reach`: the client has no connection to the leader, so there may be more."""
 
     position: int
     end: int
+    out_of_reach: bool = False
 
     @property
     def unread(self) -> int:
         return max(0, self.end - self.position)
 
+    @property
+    def may_have_more(self) -> bool:
+        return self.out_of_reach or self.unread > 0
+
 
 class Silent(NamedTuple):
-    """A partition that has delivered nothing for `seconds`, although it has something to read."""
+    """A partition that has delivered nothing for `seconds`, although it has something to read or is out of reach."""
 
     place: TopicPartitionKey
     span: Span
@@ -37,7 +43,7 @@ class Silent(NamedTuple):
 def unread_span(owned: AssignedPartition) -> Span:
     """Returns what was unread when the state of the engine was last taken in."""
     seen = owned.seen
-    return Span(0, -1) if seen is None or seen.state == "unplaced" else Span(seen.position, seen.end)
+    return Span(0, -1) if seen is None or seen.state == "unplaced" else Span(seen.position, seen.end, seen.out_of_reach)
 
 
 class SilentPartitions:
@@ -62,7 +68,7 @@ class SilentPartitions:
         self._quiet = {place: before[place] for place in rewinding if place in before}
         for place, span in reading.items():
             last, seconds = before.get(place, (span, 0.0))
-            silent = span.unread and last.unread and span.position == last.position
+            silent = span.may_have_more and last.may_have_more and span.position == last.position
             self._quiet[place] = span, seconds + passed if silent else 0.0
         return [
             Silent(place, span, seconds) for place, (span, seconds) in self._quiet.items() if seconds >= SUSPECT_SECONDS

@@ -1,5 +1,6 @@
 //! Takes the events of the consumer, and adds records to the windows of their partitions.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::engine_event::EngineEvent;
@@ -7,7 +8,7 @@ use super::partition::PATIENCE_NS;
 use super::state::{First, State, Step};
 use super::stored::Parts;
 use super::{boot_ns, Engine};
-use crate::kafka::{code, Event, Fetched, Offset};
+use crate::kafka::{code, out_of_reach, Event, Fetched, Offset};
 use crate::window::MAX_SPAN;
 
 /// The errors that Kafka's client reports for a damaged batch. It then continues with the next batch.
@@ -31,10 +32,19 @@ impl Engine {
                 Event::Committed(error, partitions) => self.committed(error.as_ref(), &partitions),
                 Event::Stranded => self.events.push(EngineEvent::Stranded("consumer")),
                 Event::Log(line) => self.events.push(EngineEvent::Log(line)),
-                Event::Delivered(_) | Event::Statistics(_) | Event::Other => {}
+                Event::Statistics(statistics) => self.note_reach(&statistics),
+                Event::Delivered(_) | Event::Other => {}
             }
         }
         true
+    }
+
+    fn note_reach(&mut self, statistics: &str) {
+        let unreached: HashSet<_> =
+            out_of_reach(statistics).into_iter().filter_map(|(topic, number)| self.slots.find(topic, number)).collect();
+        for (slot, partition) in self.slots.iter_mut() {
+            partition.unreached_looks = if unreached.contains(&slot) { partition.unreached_looks + 1 } else { 0 };
+        }
     }
 
     fn take_in(&mut self, record: &Fetched, read_at_ms: i64) {

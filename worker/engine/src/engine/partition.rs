@@ -87,6 +87,8 @@ pub struct Partition {
     pub(super) end: i64,
     /// Why the next record could not be read. It stays until a record or the end has been read.
     pub(super) read_error: Option<String>,
+    /// In how many statistics in a row it has had no leader, or one to which the consumer was not connected.
+    pub(super) unreached_looks: u32,
     /// Why the partition is paused in Kafka's client, if it is.
     pub(super) paused: Option<Pause>,
     /// The turn with which the partition is registered in the heap.
@@ -132,6 +134,7 @@ impl Partition {
             patience_ns: PATIENCE_NS,
             end: -1,
             read_error: None,
+            unreached_looks: 0,
             paused: Some(Pause::NotServed),
             turn_ms: None,
         }

@@ -23,6 +23,9 @@ pub struct Seen {
     pub held_back: bool,
     /// Why the next record could not be read.
     pub read_error: Option<String>,
+    /// Whether it has had no leader in two statistics in a row, or one to which the consumer was not connected. While a broker restarts,
+    /// it is so for a moment.
+    pub out_of_reach: bool,
     /// Why Kafka has refused its commits for ten seconds, but not those of others.
     pub commit_error: Option<String>,
     /// The offset that is read next.
@@ -81,6 +84,7 @@ impl Engine {
                 state: name(partition.state),
                 held_back: partition.paused == Some(Pause::HeldBack),
                 read_error: partition.read_error.clone(),
+                out_of_reach: partition.unreached_looks > 1,
                 commit_error: partition
                     .commit_refused
                     .as_ref()

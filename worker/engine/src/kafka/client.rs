@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::batching::{Batching, Shared};
 use super::error::{code, Error};
-use super::event::{knows_brokers, Event};
+use super::event::Event;
 use super::ffi::{self, text, Functions, Handle, Load, Queue};
 use super::list::{List, Offset, Partitions};
 use super::membership::Membership;
+use super::statistics::knows_brokers;
 
 /// What a client is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,15 +118,15 @@ impl Client {
         }
         // SAFETY: the queue has just returned the event, and nothing else uses it.
         match unsafe { Event::of(self.functions, event, self.batching.as_ref()) } {
-            Event::Statistics(statistics) => Some(self.check_brokers(&statistics)),
+            Event::Statistics(statistics) => Some(self.check_brokers(statistics)),
             event => Some(event),
         }
     }
 
-    fn check_brokers(&self, statistics: &str) -> Event {
-        if knows_brokers(statistics) {
+    fn check_brokers(&self, statistics: String) -> Event {
+        if knows_brokers(&statistics) {
             self.statistics_without_brokers.store(0, Ordering::Relaxed);
-            return Event::Other;
+            return Event::Statistics(statistics);
         }
         // a client that bootstraps again by itself knows no broker for a moment
         match self.statistics_without_brokers.fetch_add(1, Ordering::Relaxed) {

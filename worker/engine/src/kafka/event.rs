@@ -29,7 +29,7 @@ pub enum Event {
     /// The client no longer knows any broker, and never will again, so it has to be replaced. See the Python module
     /// `delayed_topics_kafka.stranded`.
     Stranded,
-    /// The statistics of the client, in JSON. `Client` evaluates them.
+    /// The statistics of a client that knows brokers, in JSON.
     Statistics(String),
     /// A line of the client's log.
     Log(LogLine),
@@ -333,11 +333,6 @@ unsafe fn appended_at_ms(functions: &Functions, message: &Message) -> Option<i64
     let mut kind: c_int = 0;
     let at_ms = (functions.message_timestamp)(message, &mut kind);
     (kind == ffi::TIMESTAMP_LOG_APPEND_TIME).then_some(at_ms)
-}
-
-/// Returns whether the client knows a broker, by its statistics.
-pub(super) fn knows_brokers(statistics: &str) -> bool {
-    ["\"source\":\"configured\"", "\"source\":\"learned\""].iter().any(|some| statistics.contains(some))
 }
 
 impl Iterator for Delivered {

@@ -11,6 +11,7 @@ mod ffi;
 mod list;
 mod membership;
 mod producing;
+mod statistics;
 mod topics;
 
 pub use client::{Client, Kind, Settings};
@@ -20,4 +21,5 @@ pub use ffi::{load, Load};
 pub use list::{Offset, Partitions};
 pub use membership::Membership;
 pub use producing::{Copy, CopyHeaders};
+pub use statistics::out_of_reach;
 pub use topics::TopicHandle;
