@@ -1,11 +1,12 @@
 """Loops over the records of a group: how each record is settled, also the current one when a loop is left."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import confluent_kafka
 import pytest
 from confluent_kafka import Message
-from delayed_topics import DelayedTopic, Records
+from delayed_topics import DelayedTopic, Record, Records
 from delayed_topics import records as records_module
 from delayed_topics_client_testing import Served
 
@@ -106,6 +107,38 @@ def test_a_record_that_is_retried_after_the_loop_was_left_is_not_handed_out_by_t
     assert seen == [b"one", b"two", b"three"]
     assert [c.value for c in served.read(served.names.front)] == [b"two"]
     assert served.committed("shipping") == {0: 3}
+
+
+def test_only_the_current_record_has_an_outcome_to_decide_and_only_one(served: Served) -> None:
+    for value in (b"one", b"two", b"three"):
+        served.release(value)
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders, orders.records("shipping") as records:
+        first = next(iter(records))
+        seen: list[Record] = []
+        for record in records:
+            seen.append(record)
+            if record.value == b"two":
+                with pytest.raises(ValueError, match=r"offset 0 is done, because the loop has asked for the next one"):
+                    records.retry(first, TimeoutError("slow"))
+                with pytest.raises(ValueError, match="offset 0 is done"):
+                    records.reject(seen[0], "ugly")
+                records.retry(replace(record, value=b"TWO"), TimeoutError("slow"))
+                with pytest.raises(ValueError, match=r"offset 1 has had its `retry` or `reject` already"):
+                    records.reject(record, "ugly")
+            if record.value == b"three":
+                records.stop()
+    assert [record.value for record in seen] == [b"one", b"two", b"three"]
+    assert [c.value for c in served.read(served.names.front)] == [b"TWO"]
+    assert served.read(served.names.dead_letter) == []
+    assert served.committed("shipping") == {0: 3}
+
+
+def test_a_consumer_that_is_closed_gives_no_empty_loop(served: Served) -> None:
+    with DelayedTopic.connect(served.bootstrap, served.names.front) as orders:
+        with orders.records("shipping") as records:
+            pass
+        with pytest.raises(RuntimeError, match="the consumer of group shipping is closed"):
+            next(iter(records))
 
 
 def test_a_record_whose_partition_was_revoked_after_the_loop_was_left_comes_once(served: Served) -> None:

@@ -21,6 +21,35 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 LOST_SECONDS = 15
 
 
+def may_send_to_invoices(orders: DelayedTopic) -> bool:
+    try:
+        orders.send(b"x", target="invoices")
+    except ValueError:
+        return False
+    return True
+
+
+def test_after_an_outage_the_registry_is_followed_again_and_the_outage_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """After some outages, a client of the library never finds a broker again and says nothing of it."""
+    with Broker(settings=PATIENT) as broker:
+        served = serve(Connection(bootstrap_servers=broker.bootstrap), "orders")
+        with DelayedTopic.connect(served.bootstrap, "orders") as orders:
+            broker.stop()
+
+            def is_logged() -> bool:
+                orders.send(b"x")
+                time.sleep(0.5)
+                return any("can't follow the registry" in record.message for record in caplog.records)
+
+            wait_until(is_logged, what="the client logs that it can't follow the registry")
+            broker.start()
+            served.write_layout(replace(served.layout, ready_topics=(AllowedTopic("invoices", 0),)))
+
+            wait_until(lambda: may_send_to_invoices(orders), what="the client follows the registry again")
+
+
 def test_a_registry_that_is_lost_and_restored_stops_no_producer_and_is_followed_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -44,14 +73,7 @@ def test_a_registry_that_is_lost_and_restored_stops_no_producer_and_is_followed_
             assert registry("import", str(file)).exit_code == 0
             served.write_layout(replace(served.layout, ready_topics=(AllowedTopic("invoices", 0),)))
 
-            def allowed() -> bool:
-                try:
-                    orders.send(b"x", target="invoices")
-                except ValueError:
-                    return False
-                return True
-
-            wait_until(allowed, what="the client follows the restored registry")
+            wait_until(lambda: may_send_to_invoices(orders), what="the client follows the restored registry")
         assert len(served.read("orders")) == sent + 1
     logged = [record.message for record in caplog.records if record.name.startswith("delayed_topics.")]
     assert len(logged) == 1, "the client logs the failure once"

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 )
 from delayed_topics import DelayedTopic, Record, Records, Reject, transacting
 from delayed_topics.cli import main
+from delayed_topics.copies import retry
 from delayed_topics_client_testing import Served, received, serve
 from delayed_topics_core.names import TopicNames
 from delayed_topics_core.offsets import OffsetAndMetadata
@@ -90,6 +91,12 @@ def reject(_: Record) -> None:
     raise Reject("never")
 
 
+def fail_one(records: Records) -> None:
+    """Makes a record fail that came while Kafka was there."""
+    error = RuntimeError("not now")
+    records._settling.done(retry(received(b"bad"), records._names, group="shipping", error=error, done_at_ms=1))
+
+
 class Forbidden:
     """A producer whose user may not use its transactional id."""
 
@@ -104,7 +111,7 @@ def test_whoever_asks_for_records_or_closes_is_told_what_kafka_does_not_allow(mo
     monkeypatch.setattr(transacting, "Producer", Forbidden)
     nowhere = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": "0"})
     records = Records(nowhere, TopicNames.of("orders"), "shipping", member="pod-0")
-    records.retry(received(b"bad"), RuntimeError("not now"))
+    fail_one(records)
     said = "committing offsets of orders.ready and writing to orders as transactional id delayedtopics.orders.shipping.pod-0"
     with patience(records.stop, 3), pytest.raises(NotAuthorized, match=f"{said} failed .* Either grant this"):
         next(iter(records))
@@ -115,7 +122,7 @@ def test_whoever_asks_for_records_or_closes_is_told_what_kafka_does_not_allow(mo
 def test_a_property_that_the_producer_of_copies_can_not_have_ends_the_consumer() -> None:
     nowhere = Connection(bootstrap_servers="127.0.0.1:1", further={"log_level": "0", "retries": "0"})
     records = Records(nowhere, TopicNames.of("orders"), "shipping")
-    records.retry(received(b"bad"), RuntimeError("not now"))
+    fail_one(records)
     with patience(records.stop, 3), pytest.raises(ConnectionInvalid, match="retries"):
         next(iter(records))
     with pytest.raises(ConnectionInvalid):

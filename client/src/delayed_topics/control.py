@@ -13,6 +13,7 @@ from delayed_topics_kafka.idempotence import IDEMPOTENT
 from delayed_topics_kafka.reader import PartitionReader
 
 from delayed_topics.errors import SendFailed
+from delayed_topics.producers import WITHOUT_STATISTICS
 
 CLIENT_ID: Final = "delayed-topics-client"
 WRITE_SECONDS: Final = 30
@@ -92,6 +93,8 @@ class ControlTopic:
         config: dict[str, Any] = {
             **self._connection.client_config(),
             **IDEMPOTENT,
+            **WITHOUT_STATISTICS,
+            "delivery.report.only.error": False,  # `_write` waits for the report
             "client.id": CLIENT_ID,
             "linger.ms": 0,
             "message.timeout.ms": WRITE_SECONDS * 1000,

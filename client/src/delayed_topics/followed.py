@@ -19,7 +19,8 @@ from delayed_topics.errors import NotDelayedTopic
 log = logging.getLogger(__name__)
 
 ANEW_SECONDS: Final = 10.0
-"""How long after an error of the registry the client reads it again. It uses a new follower, because the old one may be stranded."""
+"""How long after an error of the registry, or an outage of all brokers, the client reads it again. It uses a new follower, because the old
+one may be stranded."""
 
 
 def registry_follower(connection: Connection) -> RegistryFollower:
@@ -67,6 +68,7 @@ class FollowedLayout(Closing):
                 follower = self._follower = registry_follower(self._connection)
                 self._has_topic = False
             follower.poll(0)
+            follower.check_brokers()
         except KafkaCallError as e:
             if not self._in_trouble:
                 what = "the client of topic %s can't follow the registry, and goes by what it said last: %s"

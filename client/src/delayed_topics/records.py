@@ -74,7 +74,7 @@ class Records(Closing):
         self._names = names
         self._ready = ready_topic or names.ready
         self._group = group
-        self._stopping = False
+        self._stopping = self._closed = False
         self._settled_at = time.monotonic()
         self._paused = False
         self._stranded = Event()
@@ -110,9 +110,14 @@ class Records(Closing):
 
     def __iter__(self) -> Iterator[Record]:
         """Yields records until `stop`. Raises KafkaCallError if Kafka refuses permanently, because the topic is gone or a right to read it
-        or to write copies is missing. Records that are done and not settled are then handed out again. Raises ClientForked."""
+        or to write copies is missing. Records that are done and not settled are then handed out again. Raises ClientForked, and
+        RuntimeError after `close`."""
         record: Record | None = None
         self._process.check()  # before a lock that a thread of the parent may have held at the fork
+        if self._closed:
+            raise RuntimeError(
+                f"the consumer of group {self._group} is closed. Join the group again with DelayedTopic.records"
+            )
         with self._membership.kept():
             while True:
                 self._process.check()
@@ -131,12 +136,16 @@ class Records(Closing):
 
     def retry(self, record: Record, error: BaseException) -> None:
         """Sends the record back for another attempt. It comes out again after its next delay, or becomes a dead letter if it has reached
-        the retry cap. Raises ClientForked."""
+        the retry cap. Raises ClientForked, and ValueError unless this is the current record and its outcome is still open: the records
+        before it are done."""
+        self._check_open(record)
         done_at_ms = int(time.time() * 1000)
         self._done(retry(record, self._names, group=self._group, error=error, done_at_ms=done_at_ms))
 
     def reject(self, record: Record, reason: object) -> None:
-        """Sends the record to the dead-letter topic. `reason` is for people, and may be a text or an exception. Raises ClientForked."""
+        """Sends the record to the dead-letter topic. `reason` is for people, and may be a text or an exception. Raises what `retry`
+        raises."""
+        self._check_open(record)
         self._reject(record, DeadLetterReason.REJECTED, reason)
 
     def stop(self) -> None:
@@ -149,7 +158,7 @@ class Records(Closing):
         that was forked from the one that joined."""
         if not self._process.is_here:
             return
-        self._stopping = True
+        self._stopping = self._closed = True
         with self._membership.turn:
             self._membership.end_handling()
             self._paused_while_handling = False
@@ -218,7 +227,7 @@ class Records(Closing):
         self._process.check()
         record = outcome.record
         with self._membership.turn:
-            current = self._current if self._current is not None and self._current.record is record else None
+            current = self._current if self._is_current(record) else None
             if current is not None and current.is_revoked:
                 what = (
                     "%s [%d] offset %d will be handed out again, because its partition was revoked while it was handled"
@@ -228,6 +237,25 @@ class Records(Closing):
             self._settling.done(outcome)
             if current is not None:
                 current.outcome_known = True
+
+    def _is_current(self, record: Record) -> bool:
+        """Whether it is the current record, perhaps with other values, which the user's code has given it."""
+        if self._current is None:
+            return False
+        current = self._current.record
+        return (current.partition, current.offset) == (record.partition, record.offset)
+
+    def _check_open(self, record: Record) -> None:
+        self._process.check()
+        if not self._is_current(record):
+            raise ValueError(
+                f"{record.topic} [{record.partition}] offset {record.offset} is done, because the loop has asked for the next one since. "
+                "Call `retry` or `reject` before that"
+            )
+        if self._current is not None and self._current.outcome_known:
+            raise ValueError(
+                f"{record.topic} [{record.partition}] offset {record.offset} has had its `retry` or `reject` already"
+            )
 
     def _join_again(self) -> None:
         why = "was interrupted" if self._interrupted else "has lost the addresses of all brokers"

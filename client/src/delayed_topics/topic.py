@@ -1,10 +1,11 @@
 """A delayed topic, as an application uses it: to send records, and to handle those that come out."""
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -37,6 +38,8 @@ from delayed_topics.producers import producer_properties
 from delayed_topics.records import Records
 from delayed_topics.reports import OnDelivery, Reports
 
+log = logging.getLogger(__name__)
+
 FOLLOW_SECONDS = 1.0
 FLUSH_SECONDS = 60.0
 SERVE_SECONDS = 0.1
@@ -64,7 +67,9 @@ class DelayedTopic(Closing):
         self._fatal_error: KafkaError | None = None
         """The fatal error of the producer. The delivery reports of its records say only that they were purged."""
         with making_client(connection.bootstrap_servers):
-            self._producer = Producer(producer_properties(connection))
+            # without the reports of records that arrived, it would not be known what `flush` has to wait for
+            needed = {"delivery.report.only.error": False}
+            self._producer = Producer(producer_properties(connection, needed))
 
     @classmethod
     def connect(
@@ -258,16 +263,27 @@ class DelayedTopic(Closing):
         """Runs a `consumer` until SIGTERM or SIGINT. Call this in the main thread. Raises what `consumer` and Consumer.run raise."""
         self.consumer(group, handler, member=member, ready_topic=ready_topic).run_until_signal()
 
-    def close(self) -> None:
-        """Flushes what all threads have sent. Raises SendFailed, also for earlier failures that no `flush` has raised. Does nothing in a
-        process that was forked from the one that connected."""
+    def close(self, timeout_seconds: float = FLUSH_SECONDS) -> None:
+        """Flushes what all threads have sent, as `flush`. Raises SendFailed, also for earlier failures that no `flush` has raised. Does
+        nothing in a process that was forked from the one that connected."""
         if not self._process.is_here:
             return
         self._closed = True  # before the last flush, because nothing would wait for a record that is sent after it
         try:
-            self._flush(None, FLUSH_SECONDS)
+            self._flush(None, timeout_seconds)
         finally:
             self._followed.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Closes the client. An exception of the block goes on, and records that did not arrive are then only logged."""
+        try:
+            self.close()
+        except SendFailed as e:
+            if error is None:
+                raise
+            log.error("%s", e)
 
     def _check(self) -> None:
         self._process.check()

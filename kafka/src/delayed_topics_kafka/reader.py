@@ -85,9 +85,11 @@ class PartitionReader(Closing):
         self._topic = topic
         self._stranded = Event()
         self._auth_errors: list[KafkaError] = []
+        self._all_down = Event()
         self._config = {
             **reader_config(connection, client_id, stranded=self._stranded, auth_errors=self._auth_errors),
             "auto.offset.reset": "error",
+            "error_cb": partial(_note_error, self._auth_errors, self._all_down),
         }
         self.position = start
         """The next offset to read. Each record below it was returned, will be returned by the next call that succeeds, or was removed."""
@@ -130,6 +132,14 @@ class PartitionReader(Closing):
                 take(self._hand_out())
                 deadline = Deadline(deadline.seconds)
         take(self._hand_out())
+
+    def check_brokers(self) -> None:
+        """Raises KafkaUnreachable if all brokers were away at some time. Without statistics, it is not known whether a client is stranded
+        since then."""
+        if self._all_down.is_set():
+            raise KafkaUnreachable(
+                f"reading {self._topic} was interrupted, because no broker of Kafka at {self._bootstrap_servers} could be reached"
+            )
 
     def close(self) -> None:
         self._consumer.close()
@@ -217,6 +227,13 @@ class PartitionReader(Closing):
                 code=found.code,
             )
         return found
+
+
+def _note_error(auth_errors: list[KafkaError], all_down: Event, error: KafkaError) -> None:
+    """For why this is not a method, see `collect_auth_error`."""
+    collect_auth_error(auth_errors, error)
+    if error.code() == KafkaError._ALL_BROKERS_DOWN:
+        all_down.set()
 
 
 def reader_config(

@@ -104,6 +104,10 @@ class RegistryFollower(Closing):
         with _raising_registry_lost():
             self._reader.read_to(end, deadline, self._apply)
 
+    def check_brokers(self) -> None:
+        """Raises KafkaUnreachable, as PartitionReader does."""
+        self._reader.check_brokers()
+
     def close(self) -> None:
         self._reader.close()
 
