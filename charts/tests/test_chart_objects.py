@@ -346,7 +346,7 @@ def test_passwords_outlive_the_release_if_the_storage_that_knows_them_does(rende
 
 @pytest.mark.parametrize("evaluation", [False, True])
 def test_an_own_kafka_is_used_as_given_and_by_nobody_unless_allowed(render: Any, evaluation: bool) -> None:
-    own = {"bootstrapServers": PRODUCTION_SERVERS, "tls": {}, "brokerSkewMs": 0}
+    own = {"bootstrapServers": PRODUCTION_SERVERS, "tls": {}, "brokerSkewMs": 0, "sharedWorkers": {}}
     connection = default_connection(render({"defaultConnection": own, "evaluationKafka": {"enabled": evaluation}}))
     assert connection is not None
     assert connection["spec"] == own

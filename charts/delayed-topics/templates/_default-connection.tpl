@@ -27,7 +27,7 @@ spec:
   bootstrapServers: ["{{ include "delayed-topics.kafkaHost" . }}:9092"]
   {{- else }}
   bootstrapServers: {{- toYaml $connection.bootstrapServers | nindent 4 }}
-  {{- /* An empty `tls` is not the same as none, and a skew of 0 is not either, so these are compared with null. */}}
+  {{- /* Empty `tls` or `sharedWorkers` are not the same as none, and a skew of 0 is not either, so these are compared with null. */}}
   {{- if not (kindIs "invalid" $connection.tls) }}
   tls: {{- toYaml $connection.tls | nindent 4 }}
   {{- end }}
@@ -38,8 +38,8 @@ spec:
   {{- if not (kindIs "invalid" $connection.brokerSkewMs) }}
   brokerSkewMs: {{ $connection.brokerSkewMs }}
   {{- end }}
-  {{- with $connection.sharedWorkers }}
-  sharedWorkers: {{- toYaml . | nindent 4 }}
+  {{- if not (kindIs "invalid" $connection.sharedWorkers) }}
+  sharedWorkers: {{- toYaml $connection.sharedWorkers | nindent 4 }}
   {{- end }}
   {{- if $connection.allow }}
   allow: {{- toYaml $connection.allow | nindent 4 }}
