@@ -189,7 +189,8 @@ def test_a_watch_that_lags_behind_an_answer_does_not_bring_back_the_past() -> No
     assert not store.put(thing("a", 3))
     assert not store.put(thing("a", 5))
     assert (store.get("ConfigMap", "n", "a") or {})["metadata"]["resourceVersion"] == "5"
-    assert store.put(thing("a", 2, uid="another")), "an object that was created again replaces the former one"
+    assert not store.put(thing("a", 2, uid="former")), "so does an object that was deleted before this one was created"
+    assert store.put(thing("a", 8, uid="another")), "an object that was created again replaces the former one"
 
 
 def test_a_list_tells_of_deletions_that_the_watch_missed_but_not_of_what_is_younger_than_itself() -> None:

@@ -51,11 +51,14 @@ class Cluster:
     def ready(self, name: str) -> int:
         return sum(ready for _, ready in self._pods.get(name, ()))
 
+    def next_version(self) -> str:
+        return str(next(self._versions))
+
     def put(self, live: Manifest) -> Manifest:
         meta = live["metadata"]
         before = self.store.get(live["kind"], meta["namespace"], meta["name"]) or {"metadata": {"generation": 0}}
         edited = before.get("spec") != live.get("spec")
-        known = {"uid": f"uid-{meta['name']}", "resourceVersion": str(next(self._versions))}
+        known = {"uid": f"uid-{meta['name']}", "resourceVersion": self.next_version()}
         made = {
             **live,
             "metadata": {**meta, **known, "generation": before["metadata"]["generation"] + edited},
@@ -170,7 +173,9 @@ class OwnWorkers(Workers):
     async def reconcile(self, given: ControllerContext) -> str:
         self._simulation.connection = replace(usable(), files=self.files)
         self._simulation.raw["spec"]["workers"] = {"replicas": self.replicas, "template": self.template}
-        given.store.put({**self._simulation.raw, "status": self._status(given)})
+        raw = self._simulation.raw
+        edited = {**raw["metadata"], "resourceVersion": cast(Cluster, given.kube).next_version()}
+        given.store.put({**raw, "metadata": edited, "status": self._status(given)})
         connections = SimpleNamespace(hold=_nothing, leaving=lambda _: False, doubt=lambda *_: None)
         usage = Usage(given, changed=lambda _: None)
         topics = Topics(given, connections=cast(Connections, connections), usage=usage)

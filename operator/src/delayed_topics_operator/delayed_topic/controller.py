@@ -27,6 +27,7 @@ from delayed_topics_operator.delayed_topic.reconcile.status import OWN_CONDITION
 from delayed_topics_operator.delayed_topic.reconcile.undone import Undone
 from delayed_topics_operator.engine.context import ControllerContext
 from delayed_topics_operator.engine.execute import Outcome, Owned
+from delayed_topics_operator.engine.finalizer import check_is_there
 from delayed_topics_operator.engine.installation import connection_of, serves
 from delayed_topics_operator.engine.pods import pods_and_warnings
 from delayed_topics_operator.engine.served_elsewhere import ServedElsewhere
@@ -158,6 +159,8 @@ class DelayedTopics:
                 raw, not_ready(raw, reason_of(e), f"could not read the objects of this resource: {e}", _now())
             )
             raise
+        if plan.actions and "deletionTimestamp" in raw["metadata"]:
+            await check_is_there(self._context.kube, self._context.store, raw)
         await self._context.recorder.emit(raw, plan.notices)
         return plan, link, owned
 

@@ -6,6 +6,7 @@ from delayed_topics_operator.errors import Conflict, NotFound, NotYet
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.key import Key
+from delayed_topics_operator.values.manifest import Manifest
 
 
 async def set_finalizer(
@@ -40,3 +41,18 @@ async def set_finalizer(
         store.gone(resource)
         if present:
             raise gone from e
+
+
+async def check_is_there(kube: Kube, store: Store, resource: Manifest) -> None:
+    """Raises NotYet if the API server no longer has this resource, and KubeError. If it was created again, what its deletion would remove
+    belongs to its successor, and the store may not know that yet."""
+    kind, meta = resource["kind"], resource["metadata"]
+    begun_at = store.clock()
+    # as a list, because the operator has no right to get a DelayedTopic
+    listed = await kube.list_all(kind, meta["namespace"], fields=f"metadata.name={meta['name']}")
+    if any(found["metadata"]["uid"] == meta["uid"] for found in listed):
+        return
+    store.gone(resource)
+    for found in listed:
+        store.put(found, begun_at=begun_at)
+    raise NotYet(f"{kind} {meta['namespace']}/{meta['name']} was deleted meanwhile")

@@ -4,6 +4,7 @@ in `slim`. Belongs to one event loop.
 Watches may go silent and miss deletions, so each resync lists everything again, and the list overrides them.
 """
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
@@ -17,12 +18,22 @@ Name = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
 Indexer = Callable[[Manifest], Iterable[Hashable]]
 """Returns the values by which an object is found. They must depend on the object alone."""
+TOMBSTONE_SECONDS = 600.0
+"""How long the store remembers that an object is gone. No list takes as long: the API server keeps its state for about five minutes."""
 
 
 @dataclass(frozen=True)
 class _Entry:
     manifest: Manifest | None
     """None: the object is known not to exist."""
+    reported_at: float
+
+
+@dataclass(frozen=True)
+class _Tombstone:
+    """An object of this name is gone. States up to `version` are from before that."""
+
+    version: int
     reported_at: float
 
 
@@ -52,6 +63,8 @@ class Store:
     clock: Callable[[], float] = time.monotonic
     _kinds: defaultdict[str, dict[Name, _Entry]] = field(default_factory=lambda: defaultdict(dict))
     _indices: defaultdict[str, dict[Indexer, _Index]] = field(default_factory=lambda: defaultdict(dict))
+    _tombstones: dict[tuple[str, Name], _Tombstone] = field(default_factory=dict)
+    """The oldest first."""
 
     def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
         entry = self._kinds[kind].get((namespace, name))
@@ -83,41 +96,61 @@ class Store:
         found = (self.get(kind, *name) for name in index.found.get(value, ()))
         return [manifest for manifest in found if manifest is not None]
 
-    def put(self, manifest: Manifest) -> bool:
-        """Stores the object and returns whether it was news. A state older than the known one is ignored, since a watch may be behind the
-        answer to a call."""
-        name = _name(manifest)
-        known = self.get(manifest["kind"], *name)
-        if known is not None and _same_object(known, manifest) and _version(known) > _version(manifest):
+    def put(self, manifest: Manifest, *, begun_at: float = -math.inf) -> bool:
+        """Stores the object and returns whether it was news. A state older than what is known is ignored, because watches, lists and
+        answers to calls overtake each other. `begun_at`: when the read of this state was begun. It is newer than all that was reported
+        before. Without it, only the versions say which state is newer."""
+        kind, name, version = manifest["kind"], _name(manifest), _version(manifest)
+        entry, gone = self._kinds[kind].get(name), self._tombstones.get((kind, name))
+        if gone is not None and gone.reported_at >= begun_at and version <= gone.version:
             return False
-        self._set(manifest["kind"], name, _Entry(manifest, self.clock()))
+        known = entry.manifest if entry else None
+        if entry and known and entry.reported_at >= begun_at and version < _version(known):
+            return False
+        self._set(kind, name, _Entry(manifest, self.clock()))
         return known is None or known["metadata"].get("resourceVersion") != manifest["metadata"].get("resourceVersion")
 
     def absent(self, kind: str, namespace: str, name: str) -> None:
         """Records that the object does not exist, as the API server has answered."""
+        known = self.get(kind, namespace, name)
+        if known is not None:
+            self._bury(known)
         self._set(kind, (namespace, name), _Entry(None, self.clock()))
 
     def gone(self, manifest: Manifest) -> None:
         """Removes an object that was deleted, unless another one of the same name was created since."""
-        name = _name(manifest)
-        known = self.get(manifest["kind"], *name)
-        if known is not None and _same_object(known, manifest):
-            self._set(manifest["kind"], name, None)
+        kind, name = manifest["kind"], _name(manifest)
+        known = self.get(kind, *name)
+        if known is not None:
+            if not _same_object(known, manifest) and _version(known) >= _version(manifest):
+                return
+            self._set(kind, name, None)
+        self._bury(manifest)
 
     def replace(
         self, kind: str, listed: Iterable[Manifest], *, namespace: str | None, begun_at: float
     ) -> list[Manifest]:
-        """Replaces all objects of a kind, in one namespace or in all (None), by a list that was begun at `begun_at`. Returns the objects
-        that are news, and those that are gone, as they were last known."""
+        """Replaces all objects of a kind, in one namespace or in all (None), by a list that was begun at `begun_at`. What was reported
+        since may be newer, because a list has the state of its first page. Returns the objects that are news, and those that are gone, as
+        they were last known."""
         found = {_name(manifest): manifest for manifest in listed}
-        news = [manifest for manifest in found.values() if self.put(manifest)]
+        news = [manifest for manifest in found.values() if self.put(manifest, begun_at=begun_at)]
         for name, entry in list(self._kinds[kind].items()):
             covered = namespace is None or name[0] == namespace
             if covered and name not in found and entry.reported_at < begun_at:
                 self._set(kind, name, None)
                 if entry.manifest is not None:
+                    self._bury(entry.manifest)
                     news.append(entry.manifest)
         return news
+
+    def _bury(self, manifest: Manifest) -> None:
+        """Notes that an object is gone, so that a list that began before does not bring it back."""
+        now, at = self.clock(), (manifest["kind"], _name(manifest))
+        before = self._tombstones.pop(at, None)
+        self._tombstones[at] = _Tombstone(max(_version(manifest), before.version if before else 0), now)
+        while now - (oldest := next(iter(self._tombstones.items())))[1].reported_at >= TOMBSTONE_SECONDS:
+            del self._tombstones[oldest[0]]
 
     def _set(self, kind: str, name: Name, entry: _Entry | None) -> None:
         if entry is None:
@@ -154,9 +187,10 @@ def owner_uids(manifest: Manifest) -> tuple[str, ...]:
 
 async def refresh(kube: Kube, store: Store, kind: str, namespace: str, name: str) -> Manifest | None:
     """Reads the object from the API server into the store. None: it does not exist. Raises KubeError."""
+    begun_at = store.clock()
     manifest = await kube.find(kind, namespace, name)
     if manifest is None:
         store.absent(kind, namespace, name)
     else:
-        store.put(manifest)
+        store.put(manifest, begun_at=begun_at)
     return manifest
