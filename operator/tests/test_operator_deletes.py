@@ -8,7 +8,7 @@ from delayed_topics_core.registry import Claim, Owner, encode
 from delayed_topics_kafka.errors import KafkaRefused
 from delayed_topics_operator.connection.reconcile.usable import Unusable
 from delayed_topics_operator.delayed_topic.reconcile import reconcile
-from delayed_topics_operator.delayed_topic.reconcile.failures import with_failure
+from delayed_topics_operator.delayed_topic.reconcile.failures import with_failures
 from delayed_topics_operator.values.annotations import PLAN_ONLY
 from delayed_topics_operator.values.plan import (
     DeleteChild,
@@ -239,7 +239,7 @@ def test_a_deletion_that_kafka_refuses_is_said_and_how_to_let_go() -> None:
     error = KafkaRefused(
         "deleting topic orders failed because Kafka at k:9092 refused it", code="TOPIC_DELETION_DISABLED"
     )
-    after = with_failure(plan.status, action, error, known=(), now=simulation.now)
+    after = with_failures(plan.status, [(action, error)], known=(), now=simulation.now)
     ready = next(c for c in after.conditions if c.type == Condition.READY)
     assert ready.reason == Reason.KAFKA_REFUSED
     assert "could not delete topics orders" in ready.message

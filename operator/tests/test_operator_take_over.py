@@ -317,7 +317,7 @@ def test_what_was_planned_before_the_topics_were_taken_is_not_done_any_more() ->
 
     returns = Claim(topic="returns", owner=lost.owner)
     lost.kafka.write(returns.key, encode(returns))
-    assert execute().done == 1
+    assert len(execute().done) == 1
     restored.annotate(take_over_from=LOST)
     restored.settle()
     (failure,) = execute().failures

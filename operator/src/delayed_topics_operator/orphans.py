@@ -105,7 +105,7 @@ class Sweeper:
         if not actions:
             return
         outcome = await self._context.executor.execute(orphans.owner, actions, None)
-        for action in actions[: outcome.done]:
+        for action in (action for action in actions if action in outcome.done):
             metrics.ORPHANS.labels(action.kind).inc()
         for failure in outcome.failures:
             raise failure.error

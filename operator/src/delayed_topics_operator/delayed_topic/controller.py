@@ -20,7 +20,7 @@ from delayed_topics_operator.delayed_topic.observe.kafka import kafka_view
 from delayed_topics_operator.delayed_topic.observe.load import Loads
 from delayed_topics_operator.delayed_topic.reconcile import own_workers, reconcile, translate
 from delayed_topics_operator.delayed_topic.reconcile.audit_schedule import audit_name, stem, stems
-from delayed_topics_operator.delayed_topic.reconcile.failures import not_ready, with_failure, with_undone
+from delayed_topics_operator.delayed_topic.reconcile.failures import not_ready, with_failures, with_undone
 from delayed_topics_operator.delayed_topic.reconcile.invalid import enough_to_delete, reconcile_invalid
 from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaView, Observation, Subject, Wanted
 from delayed_topics_operator.delayed_topic.reconcile.status import OWN_CONDITIONS
@@ -117,9 +117,9 @@ class DelayedTopics:
                 return SOON_SECONDS
             if undone.has(plan.actions):
                 if plan.actions == undone.in_vain:
-                    return await self._conclude(key, plan, Outcome(done=0))
+                    return await self._conclude(key, plan, Outcome())
                 log.warning("%s: somebody else undoes what the operator has done: %s", key, explanation(plan.actions))
-                return min(await self._conclude(key, _undone(plan, raw), Outcome(done=0)), UNDONE_SECONDS)
+                return min(await self._conclude(key, _undone(plan, raw), Outcome()), UNDONE_SECONDS)
             if plan.decided is not None:
                 await self._write_status(raw, plan.decided)
             outcome = await self._context.executor.execute(key, plan.actions, link, owned)
@@ -179,9 +179,8 @@ class DelayedTopics:
                 self._failed_at_kafka(key, connection_of(raw), failure.error)
         if raw is not None and status is not None:
             known = status_of(DelayedTopicStatus, raw).conditions
-            for failure in failures or outcome.failures:
-                status = with_failure(status, failure.action, failure.error, known=known, now=_now())
-            await self._write_status(raw, status)
+            failed = tuple((failure.action, failure.error) for failure in failures or outcome.failures)
+            await self._write_status(raw, with_failures(status, failed, known=known, now=_now()))
         if failures:
             raise failures[0].error
         if waits:

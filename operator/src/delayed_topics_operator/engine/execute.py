@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -27,7 +27,7 @@ from delayed_topics_operator import metrics
 from delayed_topics_operator.engine.finalizer import set_finalizer
 from delayed_topics_operator.engine.rollouts import Rollouts
 from delayed_topics_operator.engine.store import Store, refresh
-from delayed_topics_operator.errors import KubeError, NotYet
+from delayed_topics_operator.errors import KubeError, KubeUnreachable, NotYet
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.gateways.recorder import Recorder
@@ -78,10 +78,10 @@ class Owned:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """`done`: the number of actions that were executed. `changed`: whether they changed anything, as far as that is known. `failures`: at
-    most one at Kafka and one in Kubernetes."""
+    """`done`: the actions that were executed. `changed`: whether they changed anything, as far as that is known. `failures`: at most one at
+    Kafka, and any number in Kubernetes."""
 
-    done: int
+    done: tuple[Action, ...] = ()
     changed: bool = False
     failures: tuple[Failure, ...] = ()
 
@@ -110,28 +110,28 @@ class Executor:
         """Executes the actions in order. `owned`: the delayed topic that the actions at Kafka change, as long as it has this owner.
 
         After a failure at Kafka the actions in Kubernetes still go on, and the other way round. They don't depend on each other within one
-        plan. But no finalizer is added or removed after a failure, and nothing more is done if a finalizer can't be added.
+        plan. In Kubernetes, an object that is refused holds up only what depends on it. But no finalizer is added or removed after a
+        failure, and nothing more is done if a finalizer can't be added.
         """
-        done, any_changed, failures = 0, False, dict[bool, Failure]()
+        done, any_changed, failures = list[Action](), False, list[Failure]()
         for action in actions:
-            at_kube = isinstance(action, (ApplyChild, ScaleWorkers, DeleteChild))
-            if at_kube in failures or (failures and isinstance(action, (AddFinalizer, RemoveFinalizer))):
+            if _is_held_up(action, failures):
                 continue
             name = type(action).__name__
             try:
                 changed = await self._execute_one(key, action, link, owned)
             except (KafkaCallError, KubeError, NotYet) as e:
                 metrics.ACTIONS.labels(name, "failed").inc()
-                failures[at_kube] = Failure(action=action, error=e)
+                failures.append(Failure(action=action, error=e))
                 if isinstance(action, AddFinalizer):
                     break
                 continue
-            done += 1
+            done.append(action)
             metrics.ACTIONS.labels(name, "done").inc()
             if changed:
                 any_changed = True
                 await self._report(key, action)
-        return Outcome(done=done, changed=any_changed, failures=tuple(failures.values()))
+        return Outcome(done=tuple(done), changed=any_changed, failures=tuple(failures))
 
     def unmarked(self, key: Key) -> Mapping[str, str]:
         """Returns the ids of topics that were made for this resource without a mark, by name. The registry may not have them yet."""
@@ -203,6 +203,32 @@ def _noted(action: ApplyChild, live: Manifest) -> Manifest:
     meta = wanted["metadata"]
     annotations = {**meta.get("annotations", {}), READY_BEFORE: str(ready)}
     return {**wanted, "metadata": {**meta, "annotations": annotations}}
+
+
+def _is_held_up(action: Action, failures: Sequence[Failure]) -> bool:
+    """Whether the action may not be executed after these failures in the same plan."""
+    if isinstance(action, (AddFinalizer, RemoveFinalizer)):
+        return bool(failures)
+    at_kube = _at_kube(action)
+    return any(_at_kube(f.action) == at_kube and (not at_kube or _depends(action, f)) for f in failures)
+
+
+def _depends(action: Action, failure: Failure) -> bool:
+    """Whether an action in Kubernetes depends on the one that failed there. Pods mount the Secret, and they may restart until the
+    StatefulSet is deleted."""
+    if isinstance(failure.error, KubeUnreachable):
+        return True  # otherwise each action would wait for the API server
+    match failure.action:
+        case ApplyChild(kind="Secret"):
+            return isinstance(action, (ApplyChild, DeleteChild)) and action.kind == "StatefulSet"
+        case DeleteChild(kind="StatefulSet"):
+            return isinstance(action, DeleteChild)
+        case _:
+            return False
+
+
+def _at_kube(action: Action) -> bool:
+    return isinstance(action, (ApplyChild, ScaleWorkers, DeleteChild))
 
 
 def made(outcomes: Iterable[TopicInfo | KafkaCallError]) -> Iterator[TopicInfo]:

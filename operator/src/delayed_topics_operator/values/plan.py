@@ -201,7 +201,7 @@ def merged(findings: Sequence[Finding]) -> Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The actions are executed in order. A failure at Kafka ends those at Kafka, and a failure in Kubernetes those in Kubernetes; see
+    """The actions are executed in order. A failure at Kafka ends those at Kafka, and one in Kubernetes those that depend on it; see
     `Executor.execute`. `status`: None leaves it as it is. `wake_seconds`: when to look again, in addition to the resync. `takes`: what the
     resource has of its namespace's quota from now on; None: as before. `decided`: a status that is written before the actions, because
     later passes depend on what it decides; None: nothing new is decided."""

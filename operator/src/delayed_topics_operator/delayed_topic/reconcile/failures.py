@@ -1,5 +1,6 @@
 """Computes what the conditions say when an action failed, or when somebody else undid it. Pure."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, assert_never
@@ -32,27 +33,33 @@ from delayed_topics_operator.values.plan import (
     WriteRegistry,
 )
 
+Failed = tuple[Action, DelayedTopicsError]
+"""An action that failed, and why."""
 
-def with_failure(
-    status: DelayedTopicStatus,
-    action: Action,
-    error: DelayedTopicsError,
-    *,
-    known: Iterable[StatusCondition],
-    now: datetime,
+
+def with_failures(
+    status: DelayedTopicStatus, failed: Iterable[Failed], *, known: Iterable[StatusCondition], now: datetime
 ) -> DelayedTopicStatus:
-    """Sets Ready, and the condition that the action is about, to False, with the error as the message. `known`: the conditions that
-    the resource has."""
+    """Sets Ready, and the conditions that the actions are about, to False, with the errors as the message, and the reason of the first one.
+    `known`: the conditions that the resource has."""
+    about = defaultdict[Condition, list[Failed]](list)
+    for action, error in failed:
+        for kind in _concerned(action):
+            about[kind].append((action, error))
+    changed: dict[Condition, StatusCondition] = {}
+    for kind, of_kind in about.items():
+        message = ". ".join(_could_not(action, error) for action, error in of_kind)
+        state = ConditionState(status="False", reason=reason_of(of_kind[0][1]), message=message)
+        changed[kind] = condition(kind, state, known=known, now=now, generation=status.observed_generation)
+    kept = tuple(changed.pop(Condition(c.type), c) if c.type in changed else c for c in status.conditions)
+    return status.model_copy(update={"conditions": (*kept, *changed.values())})
+
+
+def _could_not(action: Action, error: DelayedTopicsError) -> str:
     message = f"could not {in_words(action)}: {error}"
     if isinstance(action, (DeleteGroup, DeleteTopics)):
         message += ". To delete this resource without its group and topics, set spec.deletionPolicy to Retain"
-    state = ConditionState(status="False", reason=reason_of(error), message=message)
-    changed = {
-        kind: condition(kind, state, known=known, now=now, generation=status.observed_generation)
-        for kind in (condition_of(action), Condition.READY)
-    }
-    kept = tuple(changed.pop(Condition(c.type), c) if c.type in changed else c for c in status.conditions)
-    return status.model_copy(update={"conditions": (*kept, *changed.values())})
+    return message
 
 
 def with_undone(
@@ -61,8 +68,8 @@ def with_undone(
     """Sets Ready, and the conditions that the actions are about, to False, because somebody else undid these actions at once. A condition
     that is False already keeps its reason. `known`: the conditions that the resource has."""
     changed = {Condition(c.type): c for c in status.conditions}
-    for kind in dict.fromkeys((*map(condition_of, actions), Condition.READY)):
-        message = _undone(tuple(a for a in actions if kind in (condition_of(a), Condition.READY)))
+    for kind in dict.fromkeys(kind for action in actions for kind in _concerned(action)):
+        message = _undone(tuple(action for action in actions if kind in _concerned(action)))
         before = changed.get(kind)
         if before is not None and before.status == "False":
             changed[kind] = before.model_copy(update={"message": f"{before.message}. {message}"})
@@ -91,6 +98,11 @@ def not_ready(raw: Mapping[str, Any], reason: Reason, message: str, now: datetim
     ready = condition(Condition.READY, state, known=status.conditions, now=now, generation=status.observed_generation)
     others = (c for c in status.conditions if c.type != Condition.READY)
     return status.model_copy(update={"conditions": (ready, *others)})
+
+
+def _concerned(action: Action) -> tuple[Condition, ...]:
+    """Returns the conditions that are False if the action fails, or somebody undoes it."""
+    return (condition_of(action), Condition.READY)
 
 
 def condition_of(action: Action) -> Condition:
