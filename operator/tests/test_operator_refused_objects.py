@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_crds import parse
-from delayed_topics_operator.delayed_topic.reconcile.failures import with_failures
+from delayed_topics_operator.delayed_topic.reconcile.failures import refused_audits, with_failures, with_undone
 from delayed_topics_operator.engine.execute import Executor, Outcome
 from delayed_topics_operator.engine.store import Store
 from delayed_topics_operator.errors import Forbidden, KubeError, KubeUnreachable, QuotaExceeded
@@ -109,6 +109,22 @@ def test_each_object_that_is_refused_is_named() -> None:
         assert "create PodDisruptionBudget orders: not allowed" in message
 
 
+AUDIT = made("DelayedTopicAudit", "orders-1")
+
+
+def test_an_audit_of_the_schedule_that_is_refused_is_told_by_an_event_and_the_resource_stays_ready() -> None:
+    simulation = Simulation.serving()
+    assert conditions(simulation, (AUDIT, REFUSED)) == conditions(simulation)
+    (notice,) = refused_audits([(AUDIT, REFUSED), (made("Service"), REFUSED)])
+    assert (notice.type, notice.reason) == ("Warning", Reason.QUOTA_EXCEEDED)
+    assert "could not create DelayedTopicAudit orders-1: exceeded quota: full" in notice.message
+
+
+def test_an_audit_of_the_schedule_that_somebody_deletes_at_once_leaves_the_resource_ready() -> None:
+    before = parse("DelayedTopic", Simulation.serving().raw).status
+    assert with_undone(before, (AUDIT,), known=before.conditions, now=BEGIN) == before
+
+
 @contextmanager
 def no_room(harness: OperatorHarness, namespace: str, resource: str) -> Iterator[None]:
     """Lets no further objects of this kind be made in the namespace."""
@@ -133,3 +149,13 @@ def test_workers_are_made_and_scaled_although_a_quota_refuses_their_disruption_b
         harness.apply(workers={"replicas": 3})
         harness.wait(lambda: (harness.stateful_set() or {})["spec"]["replicas"] == 3, "there are three")
     harness.wait(lambda: bool(harness.made("PodDisruptionBudget")), "there is a disruption budget")
+
+
+@pytest.mark.api
+def test_a_resource_stays_ready_although_a_quota_refuses_its_scheduled_audits(harness: OperatorHarness) -> None:
+    with no_room(harness, harness.namespace, "delayedtopicaudits.delayedtopics.io"):
+        harness.apply(audit={"schedule": "* * * * *"})
+        harness.wait_until_ready()
+        harness.wait_event("QuotaExceeded", "could not create DelayedTopicAudit", "exceeded quota: full")
+        for condition in ("Ready", "WorkersReady"):
+            assert harness.condition(condition)["status"] == "True"

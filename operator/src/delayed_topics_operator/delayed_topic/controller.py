@@ -20,7 +20,12 @@ from delayed_topics_operator.delayed_topic.observe.kafka import kafka_view
 from delayed_topics_operator.delayed_topic.observe.load import Loads
 from delayed_topics_operator.delayed_topic.reconcile import own_workers, reconcile, translate
 from delayed_topics_operator.delayed_topic.reconcile.audit_schedule import audit_name, stem, stems
-from delayed_topics_operator.delayed_topic.reconcile.failures import not_ready, with_failures, with_undone
+from delayed_topics_operator.delayed_topic.reconcile.failures import (
+    not_ready,
+    refused_audits,
+    with_failures,
+    with_undone,
+)
 from delayed_topics_operator.delayed_topic.reconcile.invalid import enough_to_delete, reconcile_invalid
 from delayed_topics_operator.delayed_topic.reconcile.observation import KafkaView, Observation, Subject, Wanted
 from delayed_topics_operator.delayed_topic.reconcile.status import OWN_CONDITIONS
@@ -181,6 +186,7 @@ class DelayedTopics:
             known = status_of(DelayedTopicStatus, raw).conditions
             failed = tuple((failure.action, failure.error) for failure in failures or outcome.failures)
             await self._write_status(raw, with_failures(status, failed, known=known, now=_now()))
+            await self._context.recorder.emit(raw, refused_audits(failed))
         if failures:
             raise failures[0].error
         if waits:

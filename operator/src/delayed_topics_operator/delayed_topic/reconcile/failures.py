@@ -11,7 +11,7 @@ from delayed_topics_core.registry import Claim
 from delayed_topics_crds import Condition as StatusCondition
 from delayed_topics_crds import DelayedTopicStatus
 
-from delayed_topics_operator.errors import reason_of
+from delayed_topics_operator.errors import KubeRefused, reason_of
 from delayed_topics_operator.values.conditions import condition, status_of
 from delayed_topics_operator.values.explain import explanation, in_words
 from delayed_topics_operator.values.plan import (
@@ -27,6 +27,7 @@ from delayed_topics_operator.values.plan import (
     DeleteTopics,
     FenceWorkers,
     GrowTopic,
+    Notice,
     RemoveFinalizer,
     RemoveFromRegistry,
     ScaleWorkers,
@@ -53,6 +54,18 @@ def with_failures(
         changed[kind] = condition(kind, state, known=known, now=now, generation=status.observed_generation)
     kept = tuple(changed.pop(Condition(c.type), c) if c.type in changed else c for c in status.conditions)
     return status.model_copy(update={"conditions": (*kept, *changed.values())})
+
+
+def refused_audits(failed: Iterable[Failed]) -> tuple[Notice, ...]:
+    """Returns Events about audits of the schedule that the API server refuses. The resource is served as it should be, so no condition says
+    this."""
+    return tuple(
+        Notice(
+            type="Warning", reason=reason_of(error), message=f"{_could_not(action, error)}. The operator tries again"
+        )
+        for action, error in failed
+        if not _concerned(action) and isinstance(error, KubeRefused)
+    )
 
 
 def _could_not(action: Action, error: DelayedTopicsError) -> str:
@@ -102,12 +115,15 @@ def not_ready(raw: Mapping[str, Any], reason: Reason, message: str, now: datetim
 
 def _concerned(action: Action) -> tuple[Condition, ...]:
     """Returns the conditions that are False if the action fails, or somebody undoes it."""
-    return (condition_of(action), Condition.READY)
+    kind = condition_of(action)
+    return () if kind is None else (kind, Condition.READY)
 
 
-def condition_of(action: Action) -> Condition:
-    """Returns the condition that the action is about."""
+def condition_of(action: Action) -> Condition | None:
+    """Returns the condition that the action is about. None: it is about an audit of the schedule, which has conditions of its own."""
     match action:
+        case ApplyChild(kind="DelayedTopicAudit") | DeleteChild(kind="DelayedTopicAudit"):
+            return None
         case AddFinalizer() | RemoveFinalizer() | WriteRegistry(record=Claim()) | RemoveFromRegistry():
             return Condition.CLAIMED
         case (
