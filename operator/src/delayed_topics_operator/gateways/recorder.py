@@ -1,4 +1,5 @@
-"""Events for `kubectl describe`. A recent Event is not repeated, and an Event that can't be written is only logged."""
+"""Events for `kubectl describe`. A recent Event is not repeated. An Event that the API server refuses is only logged, and one that it does
+not answer is written again in the next pass over the same resource."""
 
 import logging
 import time
@@ -8,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from delayed_topics_operator.errors import Forbidden, KubeError, NotFound
+from delayed_topics_operator.errors import Forbidden, KubeError, KubeUnreachable, NotFound
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.values.field_managers import FIELD_MANAGER
 from delayed_topics_operator.values.plan import Notice
@@ -16,6 +17,8 @@ from delayed_topics_operator.values.plan import Notice
 log = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 600.0
+MAX_UNSENT = 1000
+"""Events that are kept until they can be written."""
 MAX_MESSAGE = 1024
 """The API server's limit."""
 
@@ -28,9 +31,12 @@ class Recorder:
         self._clock = clock
         self._said: dict[tuple[str, str, str], float] = {}
         """When an Event of this UID, reason and message was recorded, the oldest first. A notice of the installation has a kind instead."""
+        self._unsent: dict[tuple[str, str, str], Notice] = {}
+        """Events that the API server did not answer, by the same keys, the oldest first."""
 
     async def emit(self, resource: dict[str, Any], notices: Iterable[Notice]) -> None:
-        for notice in notices:
+        again = [key for key in self._unsent if key[0] in (resource["metadata"]["uid"], resource["kind"])]
+        for notice in dict.fromkeys((*map(self._unsent.pop, again), *notices)):
             await self.record(resource, notice)
 
     async def record(self, resource: dict[str, Any], notice: Notice) -> None:
@@ -48,25 +54,32 @@ class Recorder:
             "%s %s/%s: %s: %s", resource["kind"], meta.get("namespace", ""), meta["name"], notice.reason, notice.message,
         )  # fmt: skip
         try:
-            await self._kube.create(_event(resource, notice))
-        except (Forbidden, NotFound) as e:
-            if notice.outlives_namespace:
-                await self._tell_of_namespace(resource, notice)
-            else:
-                log.warning("could not write an Event: %s", e)
+            await self._write(resource, notice)
+        except KubeUnreachable as e:
+            log.warning("could not write an Event, and will try again: %s", e)
+            self._said.pop(key, None)
+            self._unsent[key] = notice
+            if len(self._unsent) > MAX_UNSENT:
+                del self._unsent[next(iter(self._unsent))]
         except KubeError as e:
             log.warning("could not write an Event: %s", e)
 
+    async def _write(self, resource: dict[str, Any], notice: Notice) -> None:
+        """Raises KubeError."""
+        try:
+            await self._kube.create(_event(resource, notice))
+        except (Forbidden, NotFound):
+            if not notice.outlives_namespace:
+                raise
+            await self._tell_of_namespace(resource, notice)
+
     async def _tell_of_namespace(self, resource: dict[str, Any], notice: Notice) -> None:
         """Writes the Event about the Namespace instead, since a namespace that is being deleted accepts no Events. Events about a Namespace
-        are in `default`."""
+        are in `default`. Raises KubeError."""
         meta = resource["metadata"]
         about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": meta["namespace"]}}
         message = f"{resource['kind']} {meta['namespace']}/{meta['name']}: {notice.message}"
-        try:
-            await self._kube.create(_event(about, replace(notice, message=message)))
-        except KubeError as e:
-            log.warning("could not write an Event: %s", e)
+        await self._kube.create(_event(about, replace(notice, message=message)))
 
 
 def _event(resource: dict[str, Any], notice: Notice) -> dict[str, Any]:
