@@ -139,3 +139,25 @@ def everything(harness: OperatorHarness, home: str) -> list[Manifest]:
         ),
         audit,
     ]
+
+
+def test_a_resource_whose_namespace_took_its_rights_from_the_operator_goes_and_its_topics_stay(
+    harness: OperatorHarness,
+) -> None:
+    """Kubernetes removes the workers and the objects of the audit, which belong to the resources."""
+    harness.rights_are_taken = True
+    harness.replace_operator("--gone-after-seconds=6", tenants=[harness.namespace])
+    connection, _, gone, audit = everything(harness, harness.namespace)
+    harness.api.apply(connection, gone, audit)
+    harness.wait_until_served("gone")
+    harness.wait(lambda: bool(harness.api.list_all("Job", harness.namespace)), "the audit runs")
+    harness.api.kubectl("delete", "rolebinding", "--all", f"--namespace={harness.namespace}")
+    harness.wait_for("Ready", "False", "KubernetesRefused", name="gone")
+    harness.api.kubectl(
+        "delete", "dtaudit", "endless", f"--namespace={harness.namespace}", f"--timeout={GONE_SECONDS}s"
+    )
+    harness.delete("gone")
+    harness.wait_event("KubernetesRefused", "is forbidden: User", "gone.delays", "deletionPolicy Retain")
+    assert len(harness.topics(f"{harness.namespace}.gone")) == 4
+    harness.wait(lambda: harness.stateful_set("gone") is None, "the workers are gone")
+    harness.wait(lambda: not harness.api.list_all("Job", harness.namespace), "the audit's Job is gone")

@@ -47,7 +47,7 @@ from delayed_topics_operator.engine.execute import Owned
 from delayed_topics_operator.engine.installation import connection_of, installation_of, serves
 from delayed_topics_operator.engine.pods import pods_and_warnings
 from delayed_topics_operator.engine.status import write_status
-from delayed_topics_operator.errors import KubeRefused, NotFound, NotYet, SpecInvalid, reason_of
+from delayed_topics_operator.errors import Forbidden, KubeRefused, NotFound, NotYet, SpecInvalid, reason_of
 from delayed_topics_operator.gateways.kafka import KafkaLink
 from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.field_managers import AUDITS_FIELD_MANAGER
@@ -138,16 +138,21 @@ class Audits:
         # If a namespace is being deleted, its objects and the operator's rights on them go with it.
         gone = home == key.namespace and self._terminating(key.namespace)
         if _is_held(raw) and self._context.tenants.may_audit(home) and not gone:
-            config_map = await self._context.kube.find("ConfigMap", home, window_name(name))
-            secret = await self._context.kube.find("Secret", home, secret_name(name))
-            spark = audit.spec.spark
-            if mode_disabled(spark, spark_applications=self._context.settings.audit_spark_applications) is None:
-                job = await self._context.kube.find(spark.mode, home, name)
-            if job is not None:
-                self._reservations.runs(raw, job)
-                pods, warnings = await pods_and_warnings(
-                    self._context.kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1
-                )
+            try:
+                config_map = await self._context.kube.find("ConfigMap", home, window_name(name))
+                secret = await self._context.kube.find("Secret", home, secret_name(name))
+                spark = audit.spec.spark
+                if mode_disabled(spark, spark_applications=self._context.settings.audit_spark_applications) is None:
+                    job = await self._context.kube.find(spark.mode, home, name)
+                if job is not None:
+                    self._reservations.runs(raw, job)
+                    pods, warnings = await pods_and_warnings(
+                        self._context.kube, job, labels=f"{AUDIT_LABEL}={name}", expected=1
+                    )
+            except Forbidden:
+                if not deleting or home != key.namespace:
+                    raise
+                config_map = secret = job = None  # the audit owns all its objects, so Kubernetes removes them
         moved = topic is not None and (home == key.namespace) != (self._home_of(topic) == key.namespace)
         replaced = moved or (topic is not None and audited_uid(config_map) not in (None, topic.metadata.uid))
         undecided = audit.status.verdict is None and not deleting and not replaced

@@ -77,13 +77,14 @@ UNDONE_SECONDS = 5.0
 @dataclass(frozen=True, kw_only=True)
 class Live:
     """The live objects of a resource in Kubernetes. `expected`: the number of pods that its workers should have. `pods`, `warnings`: filled
-    only while not all pods are ready."""
+    only while not all pods are ready. `refused`: why the objects of a resource that is being deleted can't be seen."""
 
     children: Mapping[tuple[str, str], Manifest] = field(default_factory=dict)
     workers: Manifest | None = None
     expected: int = 0
     pods: tuple[Manifest, ...] = ()
     warnings: tuple[Manifest, ...] = ()
+    refused: str | None = None
 
 
 class DelayedTopics:
@@ -97,6 +98,7 @@ class DelayedTopics:
         self._usage = usage
         self._failing_since: dict[Key, datetime] = {}
         self._waiting_since: dict[Key, datetime] = {}
+        self._refused_since: dict[Key, datetime] = {}
         self._undone = defaultdict[Key, Undone](Undone)
         self._pod_counts = PodCounts()
         self._loads = Loads()
@@ -140,6 +142,7 @@ class DelayedTopics:
     def _forget(self, key: Key) -> None:
         self._failing_since.pop(key, None)
         self._waiting_since.pop(key, None)
+        self._refused_since.pop(key, None)
         self._usage.forget(key)
         self._loads.forget(key)
         self._context.executor.forget(key)
@@ -226,7 +229,13 @@ class DelayedTopics:
         live = await self._live(subject, wanted, home=home, name=name, allowed=allowed)
         workers, expected = live.workers, live.expected
         serving = ready_pods(workers, expected) if workers is not None else 0
-        state, kafka, link = await self._kafka(key, wanted, subject, ready=serving)
+        if live.refused is None:
+            self._refused_since.pop(key, None)
+            state, kafka, link = await self._kafka(key, wanted, subject, ready=serving)
+        else:  # workers that nobody can stop may go on, so everything in Kafka has to stay
+            since = self._refused_since.setdefault(key, _now())
+            state = Unusable(reason=Reason.KUBERNETES_REFUSED, message=live.refused, since=since)
+            kafka = link = None
         if subject.has_finalizer and not subject.deleting:
             await self._connections.hold(wanted.connection)
         elif not subject.has_finalizer and self._connections.leaving(wanted.connection):
@@ -275,10 +284,12 @@ class DelayedTopics:
                     expected=expected,
                 )
                 live = replace(live, pods=pods, warnings=warnings)
-        except Forbidden:
-            # In a terminating namespace, the operator's RoleBinding may be gone already. Kubernetes deletes all objects there.
-            if home != subject.namespace or not subject.namespace_terminating:
+        except Forbidden as e:
+            # The operator's RoleBinding may be gone already. Kubernetes deletes all objects there with the resource or the namespace.
+            if home != subject.namespace or not (subject.deleting or subject.namespace_terminating):
                 raise
+            if not subject.namespace_terminating:
+                return Live(refused=f"the operator may not look after the workers of this resource: {e}")
         return live
 
     def _others(

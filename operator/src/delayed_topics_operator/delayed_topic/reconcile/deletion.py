@@ -89,7 +89,7 @@ def _without_kafka(o: Observation) -> Plan:
         )
         notice = Notice(type="Warning", reason=gone.reason, message=message, outlives_namespace=True)
         return Plan(actions=(RemoveFinalizer(),), notices=(notice,))
-    return _waiting(o, f"the connection can be used again, for at most {o.gone_after_seconds:g} s: {gone.message}")
+    return _waiting(o, f"this has ended, for at most {o.gone_after_seconds:g} s: {gone.message}")
 
 
 def _delete_all(o: Observation, kafka: KafkaView, own: Claim) -> Plan:
