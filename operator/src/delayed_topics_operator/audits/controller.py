@@ -19,6 +19,7 @@ from delayed_topics_operator.audits.reconcile.access import (
     no_room,
 )
 from delayed_topics_operator.audits.reconcile.access import refused as not_allowed
+from delayed_topics_operator.audits.reconcile.auditable import early
 from delayed_topics_operator.audits.reconcile.manifests import (
     AUDIT_LABEL,
     audited_uid,
@@ -69,17 +70,18 @@ class Audits:
     def __init__(
         self, context: ControllerContext, *, connections: Connections, usage: Usage, changed: Callable[[Key], None]
     ) -> None:
-        """`changed`: called with a DelayedTopic when a verdict was written into its status."""
+        """`changed`: called with a DelayedTopic when a verdict was written into its status, and with an audit that gets its turn."""
         self._context = context
         self._connections = connections
         self._usage = usage
         self._changed = changed
-        self._turns = Turns(context.store)
+        self._turns = Turns(context.store, gets_turn=changed)
         self._reservations = Reservations(context.kube, usage)
 
     async def reconcile(self, key: Key) -> float | None:
         for _ in range(STEPS):
             raw = self._context.store.get(*key)
+            self._turns.pass_on(key)
             released = await self._reservations.release_former(key, raw)
             if raw is None:
                 return None if released else self._context.settings.resync_seconds
@@ -110,7 +112,8 @@ class Audits:
             if any(isinstance(action, RemoveFinalizer) for action in plan.actions):
                 self._forget(o)
             if not plan.actions and not written:
-                return plan.wake_seconds or self._context.settings.resync_seconds
+                resync_seconds = self._context.settings.resync_seconds
+                return min(plan.wake_seconds or resync_seconds, resync_seconds)
         return SOON_SECONDS
 
     def _is_ours(self, raw: Manifest, topic: Manifest | None) -> bool:
@@ -157,7 +160,9 @@ class Audits:
         replaced = moved or (topic is not None and audited_uid(config_map) not in (None, topic.metadata.uid))
         undecided = audit.status.verdict is None and not deleting and not replaced
         begun = config_map is not None or job is not None or audit.status.job_name is not None
-        ahead = self._turns.ahead(raw) if undecided and not begun else None
+        queued = undecided and not begun
+        too_early = early(audit.spec.window, datetime.now(UTC)) if queued else None
+        ahead = self._turns.ahead(raw) if queued and too_early is None else None
         return AuditObservation(
             now=datetime.now(UTC),
             job_name=name,
@@ -166,9 +171,7 @@ class Audits:
             barred=self._barred(key, raw, home),
             replaced=replaced,
             job_settings=self._job_settings(audit, topic, home, beginning=undecided and not ahead and job is None),
-            frozen=await self._begin(raw, audit, topic, home)
-            if undecided and topic and not begun and not ahead
-            else None,
+            frozen=await self._begin(raw, audit, topic, home, too_early) if queued and topic and not ahead else None,
             ahead=ahead,
             config_map=config_map,
             secret=secret,
@@ -243,16 +246,16 @@ class Audits:
         return f"this audit runs in namespace {home}, which the operator must not enter any more. To admit the namespace, {LET_IN}"
 
     async def _begin(
-        self, raw: Manifest, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
+        self, raw: Manifest, audit: DelayedTopicAudit, topic: DelayedTopic, home: str, too_early: Waiting | None
     ) -> AuditWindow | Waiting | Unauditable | Refused:
         """Reserves the executors of the audit before it checks whether the audit can begin, and frees them if it can't."""
-        frozen = await self._frozen(raw, audit, topic, home)
+        frozen = await self._frozen(raw, audit, topic, home, too_early)
         if not isinstance(frozen, AuditWindow):
             self._reservations.release(raw)
         return frozen
 
     async def _frozen(
-        self, raw: Manifest, audit: DelayedTopicAudit, topic: DelayedTopic, home: str
+        self, raw: Manifest, audit: DelayedTopicAudit, topic: DelayedTopic, home: str, too_early: Waiting | None
     ) -> AuditWindow | Waiting | Unauditable | Refused:
         if not self._context.tenants.may_audit(home):
             message = f"the operator does not run Jobs in namespace {home}. To admit the namespace, {LET_IN}"
@@ -265,6 +268,8 @@ class Audits:
         if isinstance(state, Unusable):
             return Waiting(reason=state.reason, message=state.message)
         assert link is not None, "the connection can be used"
+        if too_early is not None:
+            return too_early
         others = self._usage.others(use_of_audit(raw), connection, link.registry_read).executors
         if (full := no_room(audit.spec, site, others)) is not None:
             return Waiting(reason=Reason.GRANT_EXCEEDED, message=full)

@@ -313,7 +313,8 @@ class DelayedTopics:
         named = self._context.store.by_index(
             "DelayedTopicAudit", stems, (subject.namespace, stem(audit_name(subject.name, _now())))
         )
-        return frozenset(audit["metadata"]["name"] for audit in named if audit not in scheduled)
+        made = {audit["metadata"]["uid"] for audit in scheduled}
+        return frozenset(audit["metadata"]["name"] for audit in named if audit["metadata"]["uid"] not in made)
 
     async def _kafka(
         self, key: Key, wanted: Wanted, subject: Subject, *, ready: int

@@ -9,19 +9,36 @@ from delayed_topics_core.offsets import OffsetAndMetadata, TopicPartitionKey
 from delayed_topics_core.reasons import Reason
 from delayed_topics_core.registry import LayoutRecord, Owner, TopicsRecord
 from delayed_topics_core.registry_state import RegistryState
+from delayed_topics_crds import DelayedTopicAudit
 from delayed_topics_crds.audit import Window
 from delayed_topics_kafka.model import TopicInfo
 
 from delayed_topics_operator.audits.reconcile.observation import Unauditable, Waiting
 
+WAIT_SECONDS = 5.0
+"""How soon to look again at an audit that has just been created."""
+
+
+def early(asked: Window, now: datetime) -> Waiting | None:
+    """Returns that the window has not ended yet. None: it has."""
+    if asked.to is None or asked.to <= now:
+        return None
+    message = f"spec.window.to is {asked.to:%Y-%m-%d %H:%M:%S} UTC. The audit waits until then"
+    return Waiting(reason=Reason.AUDIT_WAITING, message=message)
+
+
+def wait_seconds(audit: DelayedTopicAudit, now: datetime) -> float:
+    """Returns when to look again at an audit that waits for something that does not wake it: at the end of its window, or the less often
+    the longer it has waited, because people can create any number of audits. A resync looks at it in any case."""
+    made, to = audit.metadata.creation_timestamp or now, audit.spec.window.to
+    seconds = max(WAIT_SECONDS, (now - made).total_seconds() / 8)
+    return min(seconds, (to - now).total_seconds()) if to is not None and to > now else seconds
+
 
 def untimely(asked: Window, now: datetime) -> Waiting | Unauditable | None:
     """Returns why the requested part of the records can't be audited now. None: it can."""
-    if asked.to is not None and asked.to > now:
-        return Waiting(
-            reason=Reason.AUDIT_WAITING,
-            message=f"spec.window.to is {asked.to:%Y-%m-%d %H:%M:%S} UTC. The audit waits until then",
-        )
+    if (waiting := early(asked, now)) is not None:
+        return waiting
     if asked.from_ is not None and asked.from_ > now:
         return Unauditable(
             message=f"spec.window.from is {asked.from_:%Y-%m-%d %H:%M:%S} UTC, which is in the future. Without spec.window.to, the window "

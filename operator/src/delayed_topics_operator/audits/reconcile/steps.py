@@ -18,6 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from delayed_topics_operator.audits.reconcile import manifests
 from delayed_topics_operator.audits.reconcile.access import mode_disabled
+from delayed_topics_operator.audits.reconcile.auditable import wait_seconds
 from delayed_topics_operator.audits.reconcile.chain import ended as ended_window
 from delayed_topics_operator.audits.reconcile.observation import AuditObservation, Refused, Unauditable, Waiting
 from delayed_topics_operator.audits.reconcile.plan import AuditAction, AuditPlan, Expire
@@ -39,7 +40,6 @@ from delayed_topics_operator.values.plan import (
 )
 from delayed_topics_operator.values.verdicts import REASONS, TRUTH
 
-WAIT_SECONDS = 5.0
 POLL_SECONDS = 2.0
 """How often a running Job is looked at."""
 
@@ -115,7 +115,7 @@ def _begin(o: AuditObservation) -> AuditPlan:
         waiting = _not_yet(
             Reason.AUDIT_WAITING, f"this audit waits until audit {o.ahead} of the same DelayedTopic has its verdict"
         )
-        return AuditPlan(status=_status(o, waiting), wake_seconds=WAIT_SECONDS)
+        return AuditPlan(status=_status(o, waiting))  # woken when it gets its turn
     match o.frozen:
         case AuditWindow() as window:
             add = () if _has_finalizer(o) else (_finalizer(o),)
@@ -129,7 +129,7 @@ def _begin(o: AuditObservation) -> AuditPlan:
         case Refused(message=message):
             return _conclude(o, "Unknown", message, reason=Reason.NOT_ALLOWED)
         case Waiting(reason=reason, message=message):
-            return AuditPlan(status=_status(o, _not_yet(reason, message)), wake_seconds=WAIT_SECONDS)
+            return AuditPlan(status=_status(o, _not_yet(reason, message)), wake_seconds=wait_seconds(o.audit, o.now))
         case None:
             raise AssertionError("without a ConfigMap a window is looked for")
 
@@ -140,7 +140,7 @@ def _run(o: AuditObservation) -> AuditPlan:
         case None:
             raise AssertionError("a Job is to begin")
         case Waiting(reason=reason, message=message):
-            return AuditPlan(status=_status(o, _not_yet(reason, message)), wake_seconds=WAIT_SECONDS)
+            return AuditPlan(status=_status(o, _not_yet(reason, message)), wake_seconds=wait_seconds(o.audit, o.now))
         case Refused(message=message):
             return _conclude(o, "Unknown", message, reason=Reason.NOT_ALLOWED)
         case files:
@@ -158,7 +158,7 @@ def _without_topic(o: AuditObservation) -> AuditPlan:
         waiting = _not_yet(
             Reason.AUDIT_WAITING, f"DelayedTopic {name} does not exist. Either create it, or delete this audit"
         )
-        return AuditPlan(status=_status(o, waiting), wake_seconds=WAIT_SECONDS)
+        return AuditPlan(status=_status(o, waiting), wake_seconds=wait_seconds(o.audit, o.now))
     return _conclude(o, "Unknown", f"DelayedTopic {name} was deleted while it was audited")
 
 
