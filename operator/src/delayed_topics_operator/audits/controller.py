@@ -19,7 +19,7 @@ from delayed_topics_operator.audits.reconcile.access import (
     no_room,
 )
 from delayed_topics_operator.audits.reconcile.access import refused as not_allowed
-from delayed_topics_operator.audits.reconcile.auditable import early
+from delayed_topics_operator.audits.reconcile.auditable import early, served_records
 from delayed_topics_operator.audits.reconcile.manifests import (
     AUDIT_LABEL,
     audited_uid,
@@ -248,7 +248,7 @@ class Audits:
     async def _begin(
         self, raw: Manifest, audit: DelayedTopicAudit, topic: DelayedTopic, home: str, too_early: Waiting | None
     ) -> AuditWindow | Waiting | Unauditable | Refused:
-        """Reserves the executors of the audit before it checks whether the audit can begin, and frees them if it can't."""
+        """Reserves the executors of the audit before its offsets are read, and frees them if it can't begin."""
         frozen = await self._frozen(raw, audit, topic, home, too_early)
         if not isinstance(frozen, AuditWindow):
             self._reservations.release(raw)
@@ -270,16 +270,21 @@ class Audits:
         assert link is not None, "the connection can be used"
         if too_early is not None:
             return too_early
-        others = self._usage.others(use_of_audit(raw), connection, link.registry_read).executors
-        if (full := no_room(audit.spec, site, others)) is not None:
-            return Waiting(reason=Reason.GRANT_EXCEEDED, message=full)
-        self._reservations.reserve(raw, connection, audit.spec.spark.executors)
-        owner = self._owner(topic)
+        names, owner, executors = wanted(topic).names, self._owner(topic), audit.spec.spark.executors
         limit_ms, sample = audit.spec.max_lateness_ms, audit.spec.sample
         try:
+            registry = await link.registry()
+            served = served_records(registry, names, owner)
+            if isinstance(served, Waiting):
+                return served
+            # no await until the executors are reserved: no other audit can get the same ones
+            others = self._usage.others(use_of_audit(raw), connection, registry).executors if executors else 0
+            if (full := no_room(audit.spec, site, others)) is not None:
+                return Waiting(reason=Reason.GRANT_EXCEEDED, message=full)
+            self._reservations.reserve(raw, connection, executors)
             return await freeze(
                 link,
-                wanted(topic).names,
+                names,
                 owner,
                 asked=audit.spec.window,
                 max_lateness_ms=limit_ms,
