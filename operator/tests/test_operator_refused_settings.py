@@ -180,6 +180,38 @@ def test_a_refusal_is_forgotten_after_a_while() -> None:
     assert refusals.of("orders") == {}
 
 
+class Counted(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
+def test_the_refusals_of_a_topic_are_found_without_a_look_at_those_of_all_others() -> None:
+    refusals = Refusals()
+    for number in range(500):
+        refusals.record(Counted(f"orders-{number}"), {"a": "1"}, {"a": "no"})
+    Counted.compared = 0
+    assert set(refusals.of(Counted("orders-7"))) == {"a"}
+    assert Counted.compared < 10
+
+
+def test_refusals_of_topics_that_are_gone_are_not_kept_for_ever() -> None:
+    now = 0.0
+    refusals = Refusals(lambda: now)
+    refusals.record("gone", {"a": "1"}, {"a": "no"})
+    now = AGAIN_SECONDS
+    refusals.record("orders", {"a": "1"}, {"a": "no"})
+    now = 0.0
+    assert (set(refusals.of("gone")), set(refusals.of("orders"))) == (set(), {"a"})
+
+
 @pytest.fixture
 def opened(api: KubeApi) -> Iterator[Opened]:
     """Yields a function that opens a harness on a broker that refuses the given settings, and topics of more than `most_partitions`."""

@@ -14,15 +14,23 @@ class Refusals:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._noted: dict[tuple[str, str], tuple[Refusal, float]] = {}
+        self._noted: dict[str, dict[str, tuple[Refusal, float]]] = {}
+        """By topic and setting, with the time of the refusal."""
+        self._swept_at = clock()
 
     def record(self, topic: str, settings: Mapping[str, str], words_of: Mapping[str, str]) -> None:
         """Records refused settings. `settings`: the values by name. `words_of`: Kafka's error message for each refused setting."""
+        now = self._clock()
+        if now - self._swept_at >= AGAIN_SECONDS:  # of topics that no one asks for any more
+            self._swept_at = now
+            self._noted = {name: noted for name in self._noted if (noted := self._lasting(name))}
         for name, words in words_of.items():
-            self._noted[topic, name] = (Refusal(value=settings[name], words=words), self._clock())
+            self._noted.setdefault(topic, {})[name] = (Refusal(value=settings[name], words=words), now)
 
     def of(self, topic: str) -> dict[str, Refusal]:
-        """Returns the refused settings of a topic by name. Forgets those that are to be tried again."""
+        """Returns the refused settings of a topic by name, without those that are to be tried again."""
+        return {name: refusal for name, (refusal, _) in self._lasting(topic).items()}
+
+    def _lasting(self, topic: str) -> dict[str, tuple[Refusal, float]]:
         now = self._clock()
-        self._noted = {key: entry for key, entry in self._noted.items() if now - entry[1] < AGAIN_SECONDS}
-        return {name: refusal for (of, name), (refusal, _) in self._noted.items() if of == topic}
+        return {name: entry for name, entry in self._noted.get(topic, {}).items() if now - entry[1] < AGAIN_SECONDS}
