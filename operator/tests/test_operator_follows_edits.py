@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import LayoutRecord, encode
+from delayed_topics_crds import parse
 from delayed_topics_operator.delayed_topic.reconcile import reconcile
 from delayed_topics_operator.delayed_topic.reconcile.history import ROLLED_MS
 from delayed_topics_operator.values.annotations import ACCEPT_LOSS
@@ -60,6 +61,18 @@ def test_growing_partitions_grows_the_ready_topic_before_the_front_topic() -> No
     simulation.settle()
     assert [a.topic for a in simulation.done if isinstance(a, GrowTopic)] == ["orders.ready", "orders.delays", "orders"]
     assert simulation.kafka.topics["orders"].partitions == 6
+
+
+def test_the_status_has_one_entry_for_each_delay_however_often_partitions_are_raised() -> None:
+    simulation = Simulation.serving(partitions=4)
+    for partitions in range(5, 15):
+        simulation.edit(partitions=partitions)
+        simulation.settle()
+    shown = parse("DelayedTopic", simulation.raw).status.layout
+    layout = simulation.kafka.registry.layouts["orders"].layout
+    assert shown is not None
+    assert [(r.delay_seconds, r.role, r.partitions) for r in shown.ranges] == layout.ranges()
+    assert len(shown.ranges) == 3
 
 
 @pytest.mark.parametrize("boundary", range(6))

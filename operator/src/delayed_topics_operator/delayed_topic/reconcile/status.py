@@ -3,9 +3,8 @@ each pass write it again."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import groupby
 
-from delayed_topics_core.layout import format_ranges, most_hops
+from delayed_topics_core.layout import most_hops
 from delayed_topics_core.reasons import Condition, Reason
 from delayed_topics_core.registry import LayoutRecord
 from delayed_topics_core.settings import TopicRole
@@ -144,15 +143,12 @@ def _ready(o: Observation, reported: Mapping[Condition, ConditionState]) -> Cond
 
 
 def _layout(record: LayoutRecord) -> LayoutStatus:
-    """Returns the layout for the status. Neighbouring partitions of one delay are one range."""
-    roles = {kind.delay_seconds: record.layout.role(kind) for kind in record.layout.kinds}
-    runs = groupby(enumerate(record.layout.partition_delays), key=lambda entry: entry[1])
     return LayoutStatus(
         generation=record.layout.generation,
         state=record.state,
         ranges=tuple(
-            LayoutRange(delay_seconds=seconds, partitions=format_ranges(p for p, _ in run), role=roles[seconds])
-            for seconds, run in runs
+            LayoutRange(delay_seconds=seconds, partitions=partitions, role=role)
+            for seconds, role, partitions in record.layout.ranges()
         ),
         ladder=_ladder(record),
     )
