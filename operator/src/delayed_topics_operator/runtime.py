@@ -46,6 +46,9 @@ CLUSTER_WIDE = ("Namespace", *KINDS)
 """Kinds that are watched in all namespaces."""
 AUDIT_PASSES = 8
 """Passes over audits at the same time, for each connection."""
+UNREAD_SECONDS = 3600.0
+"""How long an object is kept that is read by its name alone, such as a Secret. What is used is read again with each resync, unless the API
+server can't read it."""
 
 
 class Runtime:
@@ -201,13 +204,18 @@ class Runtime:
             for namespace in tenants - {self.settings.namespace}:
                 await self._listed(kind, namespace, SELECTOR_LABELS)
         self._enter(tenants)
+        self.store.forget_unread(seconds=UNREAD_SECONDS, listed=self._is_listed)
+        self.connections.forget_unnamed()
         return complete
+
+    def _is_listed(self, kind: str, namespace: str) -> bool:
+        return kind in CLUSTER_WIDE or (kind in WATCHED and self.tenants.may_use(namespace))
 
     def _enter(self, tenants: frozenset[str]) -> None:
         """Admits these tenants, whose objects have been listed, and forgets the objects in namespaces of former tenants."""
         for namespace in self.tenants.enter(tenants):
             if not self.tenants.may_use(namespace):
-                for kind in WATCHED:
+                for kind in (*WATCHED, "Secret"):
                     self.store.replace(kind, (), namespace=namespace, begun_at=time.monotonic())
             log.info(
                 "namespace %s %s",

@@ -169,6 +169,12 @@ class Connections:
             if entry.link is not None:
                 metrics.REGISTRY_FULLNESS.labels(*key).set(entry.link.registry_fullness)
 
+    def forget_unnamed(self) -> None:
+        """Forgets connections that do not exist and that no DelayedTopic names any more."""
+        for key in [key for key, entry in self._entries.items() if entry.generation is None and entry.link is None]:
+            if not self._context.store.by_index("DelayedTopic", connections, key):
+                del self._entries[key]
+
     async def close(self) -> None:
         """Returns when no call to Kafka is under way any more."""
         links = [entry.link for entry in self._entries.values() if entry.link is not None]
@@ -282,10 +288,10 @@ class Connections:
 
     async def _forget(self, key: Key) -> None:
         entry = self._entries.get(key)
+        self._unchecked_since.pop(key, None)
         if entry is None or (entry.generation is None and entry.link is None):
             return  # known to be missing already
         self._entries[key] = _Entry(_missing(key))
-        self._unchecked_since.pop(key, None)
         if entry.link is not None:
             await entry.link.close()
         self._changed(key)

@@ -147,6 +147,7 @@ class DelayedTopics:
         self._loads.forget(key)
         self._context.executor.forget(key)
         self._undone.pop(key, None)
+        self._elsewhere.forget(key)
 
     async def _plan(self, key: Key, raw: Manifest) -> tuple[Plan, KafkaLink | None, Owned | None]:
         """Returns the plan, the link to Kafka if there is one, and the topic and the owner that the actions are for.

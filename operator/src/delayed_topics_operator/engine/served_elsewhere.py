@@ -33,8 +33,8 @@ class ServedElsewhere:
         self._context = context
         self._store = context.store
         self._clock = clock
-        self._unobserved_since: dict[tuple[str, int], float] = {}
-        """When this operator first saw that no other has looked at a DelayedTopic, by UID and generation."""
+        self._unobserved_since: dict[Key, tuple[str, int, float]] = {}
+        """When this operator first saw that no other has looked at a DelayedTopic, after its UID and generation."""
 
     async def report(self, connection: Manifest, key: Key) -> None:
         """Writes the condition to a connection that this operator does not serve."""
@@ -43,17 +43,26 @@ class ServedElsewhere:
     async def say_if_unserved(self, topic: Manifest) -> None:
         """Writes the condition to a DelayedTopic that this operator does not serve, if the operator that serves it has not looked at it for
         a while. Removes the condition when it has."""
-        uid_and_generation = topic["metadata"]["uid"], topic["metadata"]["generation"]
-        if (topic.get("status") or {}).get("observedGeneration") == topic["metadata"]["generation"]:
-            self._unobserved_since.pop(uid_and_generation, None)
+        meta, now = topic["metadata"], self._clock()
+        key = Key("DelayedTopic", meta["namespace"], meta["name"])
+        if (topic.get("status") or {}).get("observedGeneration") == meta["generation"]:
+            self.forget(key)
             await self._write(topic, None)
-        elif self._clock() - self._unobserved_since.setdefault(uid_and_generation, self._clock()) >= UNSERVED_SECONDS:
-            await self._write(
-                topic, f"no operator has looked at this resource yet. {self._message(connection_of(topic))}"
-            )
+            return
+        known = self._unobserved_since.get(key)
+        if known is None or known[:2] != (meta["uid"], meta["generation"]):
+            known = self._unobserved_since[key] = (meta["uid"], meta["generation"], now)
+        if now - known[2] >= UNSERVED_SECONDS:
+            message = f"no operator has looked at this resource yet. {self._message(connection_of(topic))}"
+            await self._write(topic, message)
+
+    def forget(self, topic: Key) -> None:
+        """Forgets a DelayedTopic that is gone, or that is looked at."""
+        self._unobserved_since.pop(topic, None)
 
     async def withdraw(self, key: Key) -> None:
         """Removes the condition from a resource that this operator serves, unless the condition rightly names this operator."""
+        self.forget(key)
         resource = self._store.get(*key)
         if resource is not None and _message_of(resource) not in (None, self._message(key)):
             await self._write(resource, None)

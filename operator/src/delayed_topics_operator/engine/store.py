@@ -144,6 +144,14 @@ class Store:
                     news.append(entry.manifest)
         return news
 
+    def forget_unread(self, *, seconds: float, listed: Callable[[str, str], bool]) -> None:
+        """Forgets what was not read for so long and is in no list. `listed`: whether objects of a kind in a namespace are listed."""
+        oldest = self.clock() - seconds
+        for kind, entries in self._kinds.items():
+            for name in [name for name, entry in entries.items() if entry.reported_at < oldest]:
+                if not listed(kind, name[0]):
+                    self._set(kind, name, None)
+
     def _bury(self, manifest: Manifest) -> None:
         """Notes that an object is gone, so that a list that began before does not bring it back."""
         now, at = self.clock(), (manifest["kind"], _name(manifest))
