@@ -41,6 +41,7 @@ from delayed_topics_operator.errors import (
     ConnectionNotChecked,
     ConnectionUnusable,
     KubeRefused,
+    KubeUnreachable,
     NotFound,
     SpecInvalid,
     reason_of,
@@ -276,13 +277,18 @@ class Connections:
 
     async def _connected(self, key: Key, raw: Manifest, spec: KafkaConnectionSpec, entry: _Entry) -> Connection:
         """Returns how to connect. While the connection or its namespace is being deleted, and its Secret or the rights are gone, this is
-        how the open link connects, because the removal of what was made through it needs the link. Raises ConnectionUnusable."""
+        how the open link connects, because the removal of what was made through it needs the link. The same holds while the API server
+        can't read Secrets, as when it can't decrypt them. Raises ConnectionUnusable, KubeUnreachable."""
         try:
             return await self._connection(key, spec)
         except ConnectionUnusable as e:
             namespace = self._context.store.get("Namespace", "", key.namespace)
             going = _deleting(raw) or (namespace is not None and _deleting(namespace))
             if entry.link is None or e.reason not in _WITHDRAWN or not going:
+                raise
+            return entry.link.connection
+        except KubeUnreachable:
+            if entry.link is None or entry.generation != raw["metadata"].get("generation"):
                 raise
             return entry.link.connection
 

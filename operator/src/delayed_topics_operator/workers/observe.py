@@ -6,6 +6,7 @@ from delayed_topics_operator.engine.context import ControllerContext
 from delayed_topics_operator.engine.installation import connection_of
 from delayed_topics_operator.engine.settings import Settings
 from delayed_topics_operator.engine.store import refresh
+from delayed_topics_operator.errors import KubeUnreachable
 from delayed_topics_operator.values.labels import CONNECTION_LABEL
 from delayed_topics_operator.values.manifest import Manifest
 from delayed_topics_operator.workers.reconcile.worker_sets import PodSettings, object_name
@@ -50,10 +51,17 @@ def left_behind(context: ControllerContext, live: Iterable[Manifest], topics: It
 
 
 async def children(context: ControllerContext, *, home: str, name: str) -> Mapping[tuple[str, str], Manifest]:
-    """Returns the live objects by kind and name. Each resync reads the Secret again, and the passes in between do not. Raises KubeError."""
+    """Returns the live objects by kind and name. Each resync reads the Secret again, and the passes in between do not. Raises KubeError.
+
+    If the API server can't read Secrets at present, as when it can't decrypt them, the known one counts.
+    """
     store, secret = context.store, f"{name}-connection"
     if store.age_seconds("Secret", home, secret) > SECRET_AGE * context.settings.resync_seconds:
-        await refresh(context.kube, store, "Secret", home, secret)
+        try:
+            await refresh(context.kube, store, "Secret", home, secret)
+        except KubeUnreachable:
+            if store.get("Secret", home, secret) is None:
+                raise
     found = {(kind, child): store.get(kind, home, child) for kind, child in child_names(name)}
     return {key: manifest for key, manifest in found.items() if manifest is not None}
 
