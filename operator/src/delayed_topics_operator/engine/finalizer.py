@@ -7,6 +7,7 @@ from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.values.annotations import FINALIZER
 from delayed_topics_operator.values.key import Key
 from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.slim import TOO_LARGE
 
 
 async def set_finalizer(
@@ -25,15 +26,20 @@ async def set_finalizer(
             raise gone
         return
     meta = resource["metadata"]
-    others = [name for name in meta.get("finalizers", ()) if name != FINALIZER]
-    patch = {
-        "metadata": {
-            "finalizers": [*others, FINALIZER] if present else others,
-            "resourceVersion": meta["resourceVersion"],
-            **({"annotations": {INSTALLATION: installation}} if installation is not None else {}),
-        }
-    }
     try:
+        finalizers = meta.get("finalizers", ())
+        if TOO_LARGE in finalizers:
+            fields = f"metadata.name={key.name}"  # the operator has no right to get its own kinds
+            found = await kube.list_all(key.kind, key.namespace, fields=fields, keep=lambda whole: whole)
+            finalizers = [name for whole in found for name in whole["metadata"].get("finalizers", ())]
+        others = [name for name in finalizers if name != FINALIZER]
+        patch = {
+            "metadata": {
+                "finalizers": [*others, FINALIZER] if present else others,
+                "resourceVersion": meta["resourceVersion"],  # that of the other finalizers, or the patch is refused
+                **({"annotations": {INSTALLATION: installation}} if installation is not None else {}),
+            }
+        }
         store.put(await kube.merge(*key, patch))
     except Conflict as e:
         raise NotYet(f"{key} was changed meanwhile") from e

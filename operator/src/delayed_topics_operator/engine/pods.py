@@ -2,7 +2,7 @@
 
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.values.manifest import Manifest
-from delayed_topics_operator.values.pods import silent
+from delayed_topics_operator.values.pods import brief, silent
 
 
 async def pods_and_warnings(
@@ -17,4 +17,4 @@ async def pods_and_warnings(
     if doubtful is None:
         return pods, ()
     fields = f"type=Warning,involvedObject.uid={doubtful['metadata']['uid']}"
-    return pods, tuple(await kube.list_all("Event", home, fields=fields))
+    return pods, tuple(await kube.list_all("Event", home, fields=fields, keep=brief))

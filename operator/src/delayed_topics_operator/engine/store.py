@@ -1,5 +1,5 @@
-"""What the operator reads of objects as the API server last reported them: by a watch, by a list, or in the answer to a call. They come
-in `slim`. Belongs to one event loop.
+"""What the operator reads of objects as the API server last reported them: by a watch, by a list, or in the answer to a call. They are
+`slim` and `bounded`. Belongs to one event loop.
 
 Watches may go silent and miss deletions, so each resync lists everything again, and the list overrides them.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from delayed_topics_operator.errors import NotYet
 from delayed_topics_operator.gateways.kube import Kube
 from delayed_topics_operator.values.manifest import Manifest
+from delayed_topics_operator.values.slim import bounded
 
 Name = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
@@ -200,5 +201,5 @@ async def refresh(kube: Kube, store: Store, kind: str, namespace: str, name: str
     if manifest is None:
         store.absent(kind, namespace, name)
     else:
-        store.put(manifest, begun_at=begun_at)
+        store.put(bounded(manifest), begun_at=begun_at)
     return manifest

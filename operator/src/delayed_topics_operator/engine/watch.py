@@ -17,7 +17,7 @@ from delayed_topics_operator import metrics
 from delayed_topics_operator.gateways.kube import APIS, LARGE_PAGE_ITEMS, PAGE_ITEMS
 from delayed_topics_operator.values.labels import SELECTOR_LABELS
 from delayed_topics_operator.values.manifest import Manifest
-from delayed_topics_operator.values.slim import slim
+from delayed_topics_operator.values.slim import bounded, slim
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Watch:
         registry = kopf.OperatorRegistry()
 
         async def handler(event: Any, **_: Any) -> None:
-            event["object"].update(slim(event["object"]))  # kopf holds it for longer than it is needed
+            event["object"].update(bounded(slim(event["object"])))  # kopf holds it for longer than it is needed
             self._loop.call_soon_threadsafe(self._seen, event["type"], dict(event["object"]))
 
         for kind in self._kinds:

@@ -32,7 +32,7 @@ from delayed_topics_operator.errors import (
 )
 from delayed_topics_operator.values.field_managers import FIELD_MANAGER
 from delayed_topics_operator.values.manifest import Manifest
-from delayed_topics_operator.values.slim import slim
+from delayed_topics_operator.values.slim import bounded, slim
 
 REQUEST_SECONDS = 20.0
 CONNECTIONS = 64
@@ -42,6 +42,10 @@ LARGE_PAGE_ITEMS = 500
 """The page size of lists of objects that no tenant can write, which are small."""
 
 Propagation = Literal["Foreground", "Background", "Orphan"]
+
+
+def _kept(manifest: Manifest) -> Manifest:
+    return bounded(slim(manifest))
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,8 @@ _UNAVAILABLE = frozenset({429, 500, 502, 503, 504})
 
 
 class Kube:
-    """`await Kube.connect()` uses the service account of the pod, or outside a pod the kubeconfig. Returned objects are `slim`."""
+    """`await Kube.connect()` uses the service account of the pod, or outside a pod the kubeconfig. Returned objects are `slim`. They are
+    `bounded`, too, unless one is read by its name."""
 
     def __init__(self, client: aio.client.ApiClient, before_writing: Callable[[], None]) -> None:
         self._client = client
@@ -121,7 +126,7 @@ class Kube:
         labels: str = "",
         fields: str = "",
         page_items: int = PAGE_ITEMS,
-        keep: Callable[[Manifest], Manifest] = slim,
+        keep: Callable[[Manifest], Manifest] = _kept,
     ) -> list[Manifest]:
         """Lists all objects, in pages of `page_items`, and returns what `keep` returns for each. If the API server no longer has the
         state of the first page, lists all of them in one call, as the pager of client-go does."""
@@ -155,7 +160,7 @@ class Kube:
         another field manager has applied another value of a field.
         """
         meta = manifest["metadata"]
-        return slim(
+        return _kept(
             await self._call(
                 "PATCH",
                 manifest["kind"],
@@ -171,7 +176,7 @@ class Kube:
 
     async def merge(self, kind: str, namespace: str | None, name: str, patch: Manifest) -> Manifest:
         """Sends a JSON merge patch. If it contains `metadata.resourceVersion`, raises Conflict if someone else was faster."""
-        return slim(await self._call(
+        return _kept(await self._call(
             "PATCH", kind, namespace, name, body=patch, content_type="application/merge-patch+json",
             query=[("fieldManager", FIELD_MANAGER)],
         ))  # fmt: skip
@@ -179,7 +184,7 @@ class Kube:
     async def create(self, manifest: Manifest) -> Manifest:
         """Raises Conflict if it exists."""
         query = [("fieldManager", FIELD_MANAGER)]
-        return slim(
+        return _kept(
             await self._call(
                 "POST", manifest["kind"], manifest["metadata"].get("namespace"), body=manifest, query=query
             )

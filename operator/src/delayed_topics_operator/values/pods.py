@@ -97,6 +97,15 @@ def silent(pod: Manifest) -> bool:
     return (pod.get("status") or {}).get("phase") == "Pending" and obstacle(pod) is None
 
 
+def brief(event: Manifest) -> Manifest:
+    """Returns what is read of an Event, and of each text only the beginning, because anyone who may create an Event can fill it."""
+    about = event.get("involvedObject") or {}
+    return {
+        **{key: str(event.get(key) or "")[:MAX_WORDS] for key in ("reason", "message", "lastTimestamp", "eventTime")},
+        "involvedObject": {key: str(about.get(key) or "")[:MAX_WORDS] for key in ("kind", "name")},
+    }
+
+
 def obstacle_of_events(events: Iterable[Manifest]) -> Obstacle | None:
     """Returns the problem that the newest of these Events reports, or None."""
     relevant = [event for event in events if event.get("reason") in _EVENT_REASONS]
