@@ -208,6 +208,7 @@ impl Engine {
             self.consumer = Some(Arc::new(client));
         }
         topics.clone_into(&mut self.subscribed);
+        self.subscribing = None; // it would replace this subscription later
         self.consumer.as_ref().map_or(Ok(()), |consumer| consumer.subscribe(topics).map_err(|e| e.to_string()))
     }
 
