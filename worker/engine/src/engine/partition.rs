@@ -150,8 +150,8 @@ impl Partition {
     pub fn step(&mut self, step: Step) {
         self.state = self.state.after(step);
         if matches!(step, Step::Forget | Step::Fail) {
-            // the window may count copies as finished that Kafka never committed, so a partition that leaves commits nothing
-            self.begun &= self.state.leaves();
+            // the window may count copies as finished that Kafka never committed, so not even a partition that leaves commits it
+            self.begun = false;
             self.dirty = false;
             self.commit_refused = None;
             self.commit_at_ns = 0;
@@ -349,6 +349,17 @@ mod tests {
         begins_again.step(Step::Forget);
         begins_again.step(Step::Revoke);
         assert!(!begins_again.may_commit());
+    }
+
+    #[test]
+    fn one_that_is_leaving_when_its_transaction_fails_commits_nothing_of_it() {
+        let mut leaving = Partition { begun: true, ..partition() };
+        leaving.step(Step::Place);
+        leaving.step(Step::Revoke);
+        assert!(leaving.may_commit(), "its copies may still be acknowledged");
+        leaving.step(Step::Fail);
+        assert!(leaving.state.leaves());
+        assert!(!leaving.may_commit());
     }
 
     #[test]
