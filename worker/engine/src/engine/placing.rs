@@ -88,8 +88,10 @@ impl Engine {
                 partition.placed_at_ns = now_ns;
             }
             if is_stalled || eager {
+                let position = partition.window.position(); // 0 where it is not known, as in `assign`
+                partition.placed_at = Some(position);
                 partition.paused = Some(Pause::NotServed);
-                again.push(partition.offset(partition.window.position())); // 0 where it is not known, as in `assign`
+                again.push(partition.offset(position));
             }
         }
         let placed = if eager {
