@@ -8,8 +8,18 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer
+from delayed_topics_core.names import CLOCK_TOPIC
 from delayed_topics_devcluster.waiting import wait_until
+from delayed_topics_engine import Engine
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
+from delayed_topics_worker.clients import (
+    Fetching,
+    Properties,
+    clock_properties,
+    consumer_properties,
+    librdkafka,
+    producer_properties,
+)
 from delayed_topics_worker_testing.generations import members_now
 from delayed_topics_worker_testing.harness import DeclaredTopic, WorkerHarness
 from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
@@ -96,3 +106,47 @@ def test_a_topic_that_comes_while_others_grow_is_served_at_once(harness: WorkerH
         declared.flush()
         assert doubled(all_ready(declared, [0])) == 0
     assert WITHOUT_WORKER not in worker.log_path.read_text()
+
+
+def member_of(orders: DeclaredTopic) -> tuple[Engine, Properties]:
+    """Returns an engine without a worker, and the properties of its consumer, which is cooperative."""
+    connection = orders.harness.connection
+    engine = Engine(
+        library=librdkafka(),
+        producer=producer_properties(connection, member=MEMBER, transactional_id=None),
+        clock=clock_properties(connection, member=MEMBER),
+        clock_topic=CLOCK_TOPIC,
+        window_bytes=1 << 20,
+        commit_interval_ms=100,
+        renew_seconds=3600,
+        exactly_once=False,
+    )
+    names = orders.names
+    engine.add_topic(names.front, names.delays, names.ready, names.dead_letter)
+    consumer = consumer_properties(
+        connection,
+        group=orders.record.group,
+        member=MEMBER,
+        protocol="classic",
+        assignor="cooperative-sticky",
+        fetching=Fetching(hurried=True, partitions=6),
+    )
+    return engine, consumer
+
+
+def test_a_client_that_can_not_give_up_partitions_is_replaced_and_does_not_hold_up_the_group(
+    harness: WorkerHarness,
+) -> None:
+    """The client waits for ever for the call that gives up the partitions. It refuses this call if it never took them over."""
+    orders = harness.declare()
+    engine, consumer = member_of(orders)
+
+    def wait_for(name: str) -> None:
+        wait_until(lambda: any(event[0] == name for event in engine.wait(0.1)), what=name, timeout_seconds=30)
+
+    engine.subscribe([orders.names.front, orders.names.delays], consumer, grown=[])
+    wait_for("Assigned")
+    engine.assign([])
+    engine.subscribe([orders.names.front], consumer, grown=[])
+    wait_for("AssignmentFailed")
+    engine.leave_at_once()

@@ -87,7 +87,7 @@ class Fatal(NamedTuple):
 
 
 class AssignmentFailed(NamedTuple):
-    """The consumer can't take over the partitions that it was assigned."""
+    """The consumer can't take over, give up, or read again partitions that it was assigned."""
 
     error: Fault
 

@@ -70,7 +70,7 @@ pub enum EngineEvent {
     Reported(Error, Option<Offset>),
     /// A client failed permanently: the consumer, or the producer of transactions.
     Fatal(Error),
-    /// Kafka's client cannot take over the partitions that were assigned.
+    /// Kafka's client cannot take over partitions that were assigned, give them up, or read them again.
     AssignmentFailed(Error),
     /// The copies in flight were given up, and new producers send them again. Their records may come out twice.
     ProducersReplaced,

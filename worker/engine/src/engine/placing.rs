@@ -101,7 +101,8 @@ impl Engine {
         };
         consumer.pause(&again);
         if let Err(error) = placed {
-            self.events.push(EngineEvent::Reported(error, None));
+            // the client may now lack partitions that it should read, and could not give them up either
+            self.events.push(EngineEvent::AssignmentFailed(error));
         }
     }
 }

@@ -309,7 +309,8 @@ impl Engine {
             let done: Result<(), Error> =
                 if consumer.is_eager() { consumer.assign(None) } else { consumer.unassign(partitions) };
             if let Err(error) = done {
-                self.events.push(EngineEvent::Reported(error, None));
+                // the client would wait for this call for ever, and hold up the whole group
+                self.events.push(EngineEvent::AssignmentFailed(error));
             }
         }
         self.fetch_at_once();
