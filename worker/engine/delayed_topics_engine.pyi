@@ -94,19 +94,15 @@ class Seen:
     @property
     def due(self) -> int:
         """The number of held records that are due, and of copies that are not acknowledged or whose transaction is not committed."""
-
     @property
     def ahead_ms(self) -> int:
         """By how much the append time of the next record is ahead of the broker's time; 0 if it is not ahead."""
-
     @property
     def unacknowledged(self) -> tuple[bool, bool, bool, bool]:
         """Whether copies are not acknowledged, by target: the ready, delays and dead-letter topics, and other ready topics."""
-
     @property
     def stuck_seconds(self) -> float:
         """How long no copy has come back although some are not acknowledged."""
-
     @property
     def delayed(self) -> int:
         """The number of released records that were due before the partition was served after its assignment; final once `caught_up`."""
@@ -120,15 +116,12 @@ class State:
     @property
     def may_send(self) -> bool:
         """Whether copies may be sent: the last commit was accepted within the last second, or a transaction is open."""
-
     @property
     def problem(self) -> str | None:
         """Why the last commit or transaction failed."""
-
     @property
     def refused(self) -> str | None:
         """What Kafka refuses to this worker, permanently as far as is known."""
-
     @property
     def commits(self) -> Histogram:
         """How long commits of offsets or of transactions took until Kafka accepted them."""
@@ -141,22 +134,23 @@ class State:
     @property
     def time_known(self) -> bool:
         """Whether the broker's time is known."""
-
     @property
     def clock_problem(self) -> _Fault | None:
         """Why the last clock probe failed."""
-
     @property
     def now_ms(self) -> int | None:
         """An estimate of the broker's time, for display only."""
 
 @final
 class Tally:
-    """Counts for a delayed topic since the engine began. `waited_for_target` counts how often a due record had to wait for its topic.
-    `dead_lettered` counts by reason. `lateness` has the time from the due time of a release to its sending."""
+    """Counts for a delayed topic since the engine began. `acknowledged` counts the copies that Kafka has acknowledged or, in transactions,
+    committed. `waited_for_target` counts how often a due record had to wait for its topic. `dead_lettered` counts by reason. `lateness` has
+    the time from the due time of a release to its sending."""
 
     @property
     def taken_in(self) -> int: ...
+    @property
+    def acknowledged(self) -> int: ...
     @property
     def released(self) -> int: ...
     @property

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import struct
 import time
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,9 @@ pytestmark = pytest.mark.broker
 
 STILL_ENDING = "another concurrent operation"
 """librdkafka logs this when it begins a transaction before Kafka has ended the previous one. It tries again after 500 ms."""
+CLUSTER_AUTHORIZATION_FAILED = struct.pack(">h", 31)
+ERROR_CODE = slice(9, 11)
+"""The error code in an answer about a producer's id: after the correlation id, an empty list of tags, and the throttle time."""
 
 
 def alarmed(worker: WorkerProcess, reason: Reason) -> None:
@@ -185,6 +189,42 @@ def test_a_topic_that_takes_small_batches_only_gets_what_has_gathered_in_a_pause
     for topic, count in zip((orders.names.ready, narrow), sent, strict=True):
         assert p99_late_ms(harness.read(topic, count, timeout_seconds=60), due_from_ms=calm_from_ms) < 1000, topic
     assert harness.read(orders.names.dead_letter, 0) == []
+
+
+@pytest.mark.slow
+def test_a_worker_whose_producers_kafka_refuses_says_so_and_tries_seldom(
+    harness: WorkerHarness, wire: SlowWire
+) -> None:
+    """Some authorizers require a right of its own to write as an idempotent producer."""
+    orders = harness.declare((0,), front_partitions=1)
+    orders.produce()
+    orders.flush()
+    asked: list[bytes] = []
+
+    def note(request: bytes) -> bytes:
+        asked.append(request[10 : 10 + request[9]])
+        return request
+
+    wire.change_requests(Api.INIT_PRODUCER_ID, note)
+    wire.change_answers(
+        Api.INIT_PRODUCER_ID,
+        lambda answer: answer[: ERROR_CODE.start] + CLUSTER_AUTHORIZATION_FAILED + answer[ERROR_CODE.stop :],
+    )
+    worker = harness.start(orders)
+
+    def says(reason: Reason) -> bool:
+        return any(a["reason"] == reason and "Cluster authorization failed" in a["message"] for a in worker.alarms())
+
+    wait_until(lambda: says(Reason.KAFKA_REFUSED), what="the alarm", evidence=worker.evidence, timeout_seconds=10)
+    asked.clear()
+    time.sleep(20)
+    assert 0 < asked.count(b"orders-0") < 20, "one producer a second"
+    assert says(Reason.KAFKA_REFUSED)
+    wait_until(lambda: says(Reason.NOT_RELEASING), what="another alarm says why", evidence=worker.evidence)
+
+    wire.reset()
+    orders.ready(1)
+    calm(worker)
 
 
 def p99_late_ms(records: list[Seen], *, due_from_ms: float) -> int:

@@ -198,8 +198,7 @@ class Reporter:
     ) -> list[Alarm]:
         raised: list[Alarm] = []
         for served in shown:
-            tally = tallies[served.topic]
-            done = tally.released + tally.hopped + sum(tally.dead_lettered.values())
+            done = tallies[served.topic].acknowledged  # a copy that is sent again and again is no progress
             lag = 0 if served.paused else work[served.topic].due
             seconds = self._standstill.seconds(served.topic, done=done, lag=lag, now=time.monotonic())
             if seconds > NOT_RELEASING_SECONDS:
@@ -319,7 +318,7 @@ def _why(state: State, stuck: Sequence[Alarm]) -> Why:
         reasons.append(
             f"the worker can't get the broker's time from topic {CLOCK_TOPIC} ({Fault(*state.clock_problem)})"
         )
-    reasons += [state.problem] if state.problem else []
+    reasons += dict.fromkeys(problem for problem in (state.problem, state.refused) if problem)  # they may be the same
     if stuck:
         return Why(". Also, ".join([*reasons, stuck[0].message]), (*reasons, *stuck[0].gist))
     if not reasons and not state.time_known:

@@ -9,7 +9,7 @@ use super::producers::Producer;
 use super::refusals::is_of_the_copy;
 use super::slots::CopyOf;
 use super::state::Step;
-use super::topic::Target;
+use super::topic::{Target, Topic};
 use super::transactions::Transactions;
 use super::Engine;
 use crate::kafka::{code, Error, Event, Refusal};
@@ -54,7 +54,7 @@ impl Engine {
         for (producer, error) in failed {
             self.events
                 .push(EngineEvent::log(format!("a producer failed permanently, and the worker replaces it: {error}")));
-            if self.producers.give_up(producer) {
+            if self.producers.give_up(producer, &error) {
                 self.events.push(EngineEvent::ProducersReplaced);
             }
         }
@@ -94,6 +94,9 @@ impl Engine {
                             partition.acknowledge(offset, target, bytes);
                             let changed = partition.changed.remove(&offset);
                             let topic = partition.topic;
+                            let Topic { tally, undecided, .. } = &mut self.topics[topic];
+                            let counts = if self.transactions.is_some() { undecided } else { tally };
+                            counts.acknowledged += 1;
                             let reports =
                                 self.transactions.as_mut().map_or(&mut self.events, |t| &mut t.report_on_commit);
                             reports.extend(changed.map(|(id, changed)| EngineEvent::Changed { topic, id, changed }));

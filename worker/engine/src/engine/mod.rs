@@ -216,6 +216,7 @@ impl Engine {
     pub fn turn(&mut self) -> bool {
         let mut busy = self.take_events();
         busy |= self.take_delivery_reports();
+        self.try_refused_producers();
         self.settle();
         self.revoke();
         self.subscribe_settled();

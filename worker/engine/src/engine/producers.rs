@@ -9,7 +9,7 @@ use std::thread;
 use super::ending::end;
 use super::engine_event::EngineEvent;
 use super::topic::{Names, Target, OWN_TARGETS};
-use super::METADATA_TIMEOUT_MS;
+use super::{boot_ns, METADATA_TIMEOUT_MS};
 use crate::kafka::{Client, Copy, CopyHeaders, Error, Event, Kind, Load, TopicHandle};
 use crate::writing::HeaderSink;
 
@@ -155,6 +155,10 @@ const MAX_REFUSED: u32 = 10_000;
 /// 100 MiB by default), and the client would send it again for ever. The difference is room for the rest of the request.
 const MAX_UNCOMPRESSED_BYTES: &str = "104850000";
 
+/// If a producer fails permanently within this time of its creation, Kafka probably refuses its successors, too. They are created when the
+/// time is over.
+const YOUNG_NS: i64 = 5_000_000_000;
+
 /// The producers that share the copies of one compression.
 struct Pool {
     compression: String,
@@ -162,6 +166,7 @@ struct Pool {
     alone: bool,
     /// Whether it is given no more copies. It ends when it has reported the results of those that it has.
     retired: bool,
+    created_at_ns: i64,
     producers: Vec<Producer>,
 }
 
@@ -173,13 +178,17 @@ pub struct Producers {
     names: Vec<Names>,
     /// A pool for each compression, and one of a single producer for the copies of each compression that have to be sent alone.
     pools: Vec<Pool>,
+    /// No producer is created before this time.
+    create_at_ns: i64,
+    /// What Kafka refuses the producers, and will presumably go on refusing.
+    pub refused: Option<String>,
 }
 
 impl Producers {
     /// No producer is created yet.
     #[must_use]
     pub fn new(load: Load, properties: Vec<(String, String)>) -> Self {
-        Producers { load, properties, names: Vec::new(), pools: Vec::new() }
+        Producers { load, properties, names: Vec::new(), pools: Vec::new(), create_at_ns: i64::MIN, refused: None }
     }
 
     /// Adds the topics of a delayed topic to all present and future producers.
@@ -190,7 +199,8 @@ impl Producers {
         self.names.push(names.clone());
     }
 
-    /// Creates the producers for this use, unless they exist. Returns false if one cannot be created; an event then says why.
+    /// Creates the producers for this use, unless they exist. Returns false if they cannot be created now; an event or `refused` then
+    /// says why.
     pub fn prepare(
         &mut self,
         compression: &str,
@@ -201,16 +211,22 @@ impl Producers {
         if self.get(compression, alone).is_some() {
             return true;
         }
+        let created_at_ns = boot_ns();
+        if created_at_ns < self.create_at_ns {
+            return false;
+        }
         let (size, further): (usize, &[(&str, &str)]) =
             if alone { (1, &[("batch.num.messages", "1")]) } else { (POOL_SIZE, &[]) };
         let made: Result<Vec<Producer>, String> =
             (0..size).map(|_| self.new_producer(compression, further, wake)).collect();
         match made {
             Ok(producers) => {
-                self.pools.push(Pool { compression: compression.to_owned(), alone, retired: false, producers });
+                let compression = compression.to_owned();
+                self.pools.push(Pool { compression, alone, retired: false, created_at_ns, producers });
                 true
             }
             Err(why) => {
+                self.create_at_ns = created_at_ns + YOUNG_NS;
                 events.push(EngineEvent::log(format!("could not create a producer: {why}")));
                 false
             }
@@ -269,16 +285,33 @@ impl Producers {
 
     /// Gives up the copies that a producer has in flight, because it has failed for good, and retires its pool. The other producers
     /// of the pool still report the results of their copies. Returns false if the pool was retired already.
-    pub fn give_up(&mut self, index: usize) -> bool {
+    pub fn give_up(&mut self, index: usize, error: &Error) -> bool {
         let mut left = index;
         for pool in &mut self.pools {
             if let Some(failed) = pool.producers.get(left) {
                 failed.client.purge();
+                if boot_ns() < pool.created_at_ns + YOUNG_NS {
+                    self.create_at_ns = pool.created_at_ns + YOUNG_NS;
+                    self.refused =
+                        Some(format!("Kafka refuses producers of the worker ({error}). Check the worker's ACLs"));
+                }
                 return !std::mem::replace(&mut pool.retired, true);
             }
             left -= pool.producers.len();
         }
         false
+    }
+
+    /// Whether producers have to be created although no copy needs them yet, because only they show whether Kafka still refuses them. It
+    /// does not if they have lived for a while.
+    pub fn are_on_trial(&mut self) -> bool {
+        let now_ns = boot_ns();
+        let accepted =
+            |pool: &Pool| !pool.retired && (self.create_at_ns..now_ns - YOUNG_NS).contains(&pool.created_at_ns);
+        if self.refused.is_some() && self.pools.iter().any(accepted) {
+            self.refused = None;
+        }
+        self.refused.is_some()
     }
 
     /// All producers, including those that are given no more copies.
@@ -309,10 +342,10 @@ impl Producers {
         for producer in &made {
             producer.client.purge();
         }
-        let deadline = super::clock::boot_ns() + 1_000_000_000;
+        let deadline = boot_ns() + 1_000_000_000;
         for producer in made.iter().filter(|producer| !producer.outdated) {
             // the client reports purged copies a moment later
-            while producer.client.outstanding() > 0 && super::clock::boot_ns() < deadline {
+            while producer.client.outstanding() > 0 && boot_ns() < deadline {
                 last.extend(producer.client.wait(100));
             }
             last.extend(std::iter::from_fn(|| producer.client.poll()));

@@ -63,6 +63,15 @@ impl Engine {
         self.blocked.push(slot);
     }
 
+    /// Creates producers again after Kafka has refused some, whether or not there is anything to send.
+    pub(super) fn try_refused_producers(&mut self) {
+        if self.producers.are_on_trial() {
+            for served in self.topics.iter().filter_map(|topic| topic.served.as_ref()) {
+                self.producers.prepare(&served.compression, false, self.wake.as_fd(), &mut self.events);
+            }
+        }
+    }
+
     pub(super) fn register(&mut self, slot: usize) {
         if let Some(partition) = self.slots.get_mut(slot) {
             self.turns.register(slot, partition, self.topics[partition.topic].served.as_ref());

@@ -119,7 +119,7 @@ impl Engine {
         EngineState {
             may_send: self.may_send(),
             problem: transactions.map_or_else(|| self.commits.problem.clone(), |t| t.problem.clone()),
-            refused: transactions.and_then(|t| t.refused.clone()),
+            refused: transactions.map_or_else(|| self.producers.refused.clone(), |t| t.refused.clone()),
             commits: transactions.map_or_else(|| self.commits.durations.clone(), |t| t.durations.clone()),
             failed_commits: transactions.map_or(self.commits.failed, |t| t.failures),
             held_bytes: self.memory.held_bytes,

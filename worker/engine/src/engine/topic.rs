@@ -107,6 +107,9 @@ impl Topic {
 pub struct Tally {
     /// Records taken in.
     pub taken_in: u64,
+    /// Copies to any topic that Kafka has acknowledged, and committed if they are sent in transactions. The other counts of copies include
+    /// each one that was sent.
+    pub acknowledged: u64,
     /// Copies to the ready topic.
     pub released: u64,
     /// Copies to the delays topic.
@@ -137,8 +140,10 @@ impl Tally {
     }
 
     fn add(&mut self, more: Tally) {
-        let Tally { taken_in, released, hopped, misrouted, waited_for_target, dead_lettered, lateness } = more;
+        let Tally { taken_in, acknowledged, released, hopped, misrouted, waited_for_target, dead_lettered, lateness } =
+            more;
         self.taken_in += taken_in;
+        self.acknowledged += acknowledged;
         self.released += released;
         self.hopped += hopped;
         self.misrouted += misrouted;

@@ -323,6 +323,7 @@ pub struct PyState {
 #[pyclass(frozen, get_all, name = "Tally", module = "delayed_topics_engine")]
 pub struct PyTally {
     taken_in: u64,
+    acknowledged: u64,
     released: u64,
     hopped: u64,
     misrouted: u64,
@@ -335,6 +336,7 @@ impl From<Tally> for PyTally {
     fn from(tally: Tally) -> Self {
         PyTally {
             taken_in: tally.taken_in,
+            acknowledged: tally.acknowledged,
             released: tally.released,
             hopped: tally.hopped,
             misrouted: tally.misrouted,
