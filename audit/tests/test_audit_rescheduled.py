@@ -105,3 +105,19 @@ def test_a_record_that_waits_in_the_delays_topic_for_another_time_is_not_overdue
     )
     bounds = replace(BOUNDS, delays_committed=(100, 100, 0))
     assert flaws(replace(window, bounds=bounds)) == {}
+
+
+@pytest.mark.parametrize("unknown", [None, "records of it are missing"])
+def test_a_request_for_a_time_before_the_record_came_in_excuses_no_release(
+    spark: SparkSession, unknown: str | None
+) -> None:
+    """No worker moves such a record, because it is another attempt. The release of the first record once counted as late."""
+    asked_ms = (1_000, 5_001)
+    window = Window(
+        spark=spark,
+        front=[(0, at, 5_000, level(2)) for at in range(2)],
+        ready=[(0, at, 5_001, release(("f", 0, at), ms)) for at, ms in enumerate(asked_ms)],
+        control=[(b"f:0:%d:id" % at, control_value("deliver-at", ms), 100) for at, ms in enumerate(asked_ms)],
+        control_unknown=unknown,
+    )
+    assert flaws(window) == {"early": ["f:0:0"]}

@@ -47,7 +47,7 @@ def places_of(
     near = together.repartition(shuffle_partitions, chunk_of(sf.col("place")))
     known = _gather(near)
     timed = known.withColumn("delay_ms", _delay(promise))
-    timed = _rescheduled(timed.withColumn("due_ms", _due())).withColumn("late_ms", _late())
+    timed = _rescheduled(timed.withColumn("due_ms", _due()), promise).withColumn("late_ms", _late())
     timed = timed.withColumn("way", line_of(sf.col("origin"))).withColumn("in_time", _in_time(promise))
     of_hop = {name: sf.when(has(facts.HOP), sf.col(f"record_{name}")) for name in ("root", "origin")}
     with_fate = timed.withColumns({"fate": fate_of(bounds), "reason": refusals.word_of("least_reason"), **of_hop})
@@ -156,10 +156,12 @@ def _due() -> Column:
     return sf.coalesce(own_due, "least_due_ms")
 
 
-def _rescheduled(timed: DataFrame) -> DataFrame:
+def _rescheduled(timed: DataFrame, promise: Promise) -> DataFrame:
     """Changes the due time of records that came out at another time which was requested, or perhaps was. They are due at that time, and
-    have no delay."""
-    moved = headers.or_false(has(facts.ASKED_TIME | facts.PERHAPS_ASKED) & (sf.col("least_due_ms") != sf.col("due_ms")))
+    have no delay. No worker moves a record to a time before the record came in. What a hop says of that time may be by another clock."""
+    other = sf.col("least_due_ms") != sf.col("due_ms")
+    possible = sf.col("appended_ms").isNull() | (sf.col("least_due_ms") >= sf.col("appended_ms") - promise.skew_ms)
+    moved = headers.or_false(has(facts.ASKED_TIME | facts.PERHAPS_ASKED) & other & possible)
     due_ms = sf.when(moved, sf.col("least_due_ms")).otherwise(sf.col("due_ms"))
     return timed.withColumns({"moved": moved, "due_ms": due_ms, "delay_ms": sf.when(~moved, sf.col("delay_ms"))})
 

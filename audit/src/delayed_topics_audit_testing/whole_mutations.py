@@ -1,5 +1,5 @@
-"""Twenty-six mutations of a flawless window, each of one record at a random place, and the flaw that an audit must find. Records that are
-cancelled or rescheduled as requested have no flaw."""
+"""Twenty-seven mutations of a flawless window, each of one record at a random place, and the flaw that an audit must find. Records that
+are cancelled or rescheduled as requested have no flaw."""
 
 import random
 from collections.abc import Mapping
@@ -48,6 +48,7 @@ FLAWS_OF: Final[Mapping[str, str | None]] = {
     "cancelled unasked": "wrongly_dead_lettered",
     "rescheduled": None,
     "rescheduled unasked": "early",
+    "rescheduled into the past": "early",
     "attempt": "wrong_attempt",
     "stranger": "foreign",
     "dead letter": "changed",
@@ -61,6 +62,7 @@ DEAD_LETTERS: Final = ("dead letter", "excused", "unfounded")
 MUTATIONS: Final = tuple(name for name in FLAWS_OF if name not in (*DEAD_LETTERS, "overdue"))
 """Mutations of records that were released."""
 RESCHEDULED: Final = ("rescheduled", "rescheduled unasked")
+PAST: Final = "rescheduled into the past"
 CANCELLED: Final = ("cancelled", "cancelled unasked")
 IN_THE_DEAD_LETTER_TOPIC: Final = ("dead", *CANCELLED)
 REASONS: Final = (
@@ -96,6 +98,7 @@ def mutate(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
     victims |= {"overdue": _waiting(made, chance)}
     early_ms, late_ms = chance.randrange(1, 500), chance.randrange(1001, 100_000)
     moved_to_ms = {name: victims[name].due_ms - chance.randrange(1, 500) for name in RESCHEDULED}
+    past_ms = victims[PAST].came_ms - chance.randrange(1, 500)
     swap = victims["overtaken"].ready_offset - victims["swapped"].ready_offset
     offset, free = sf.col("offset"), sf.col("offset") + FREE_OFFSET
     over, altered = replaced(own.ATTEMPT, str(CAP + 1)), sf.lit(b"altered")
@@ -116,6 +119,10 @@ def mutate(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
         "created at": {"headers": replaced(own.CREATED_AT, "1")},
         "over the cap": {"headers": over},
         "attempt": {"headers": replaced(own.ATTEMPT, "1")},
+        PAST: {
+            "timestamp": sf.timestamp_millis(sf.lit(victims[PAST].came_ms + 1)),
+            "headers": released_for(past_ms),
+        },
         **{
             name: {"timestamp": sf.timestamp_millis(sf.lit(ms)), "headers": released_for(ms)}
             for name, ms in moved_to_ms.items()
@@ -154,7 +161,7 @@ def mutate(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
         front=changed(front, victims, arrived),
         ready=changed(kept, victims, released).unionByName(changed(beside, victims, released_beside)),
         dead=changed(dead, victims, buried).unionByName(_dead_lettered(made, victims)),
-        asked=_asked(made.spark, victims, moved_to_ms),
+        asked=_asked(made.spark, victims, {**moved_to_ms, PAST: past_ms}),
         expected={
             **expected,
             "lost": expected["lost"] | {victims["forged"].origin},
@@ -176,14 +183,14 @@ def _dead_lettered(made: Made, victims: Mapping[str, Record]) -> DataFrame:
 
 
 def _asked(spark: SparkSession, victims: Mapping[str, Record], moved_to_ms: Mapping[str, int]) -> Requests:
-    """Returns the requests of the control topic. The worker has answered all of them, as usual, but only two had been requested."""
+    """Returns the requests of the control topic. The worker has answered all of them, as usual, but only three had been requested."""
     wanted = {
         **dict.fromkeys(CANCELLED, Control(ControlKind.CANCEL)),
         **{name: Control(ControlKind.DELIVER_AT, ms) for name, ms in moved_to_ms.items()},
     }
     ids = {name: f"{victims[name].root}:{TOPIC_ID}".encode() for name in wanted}
     done = {ControlKind.CANCEL: ControlKind.CANCELLED, ControlKind.DELIVER_AT: ControlKind.RESCHEDULED}
-    asked = [(ids[name], wanted[name].encode(), 0) for name in ("cancelled", "rescheduled")]
+    asked = [(ids[name], wanted[name].encode(), 0) for name in ("cancelled", "rescheduled", PAST)]
     answers = [
         (ids[name], control.answered(done[control.kind]).encode(), OVERDUE_MS) for name, control in wanted.items()
     ]
@@ -194,7 +201,7 @@ def _fits(mutation: str, record: Record) -> bool:
     match mutation:
         case name if name in IN_THE_DEAD_LETTER_TOPIC:
             return record.kind == 0  # it has not hopped
-        case name if name in RESCHEDULED:  # it waits for a delay, and its root is its id
+        case name if name in (*RESCHEDULED, PAST):  # it waits for a delay, and its root is its id
             return record.kind > 0 and not record.is_retry
         case "attempt":
             return record.kind == 0
