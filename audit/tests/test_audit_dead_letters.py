@@ -160,6 +160,18 @@ def test_where_there_are_more_headers_than_a_worker_reads_they_are_not_judged_an
     assert found.get("changed") in (None, ["f:0:2"])
 
 
+def test_a_record_whose_headers_had_to_be_refused_and_that_came_out_was_wrongly_released(spark: SparkSession) -> None:
+    """The audit once asked only whether a dead letter had a reason. Of the third record it is not known which headers a worker sees."""
+    illegible: Header = ("dt-deliver-at", b"tomorrow")
+    records: list[Sequence[Header]] = [[illegible], [*level(1), *level(1)], [("tr\ufffdce", b"1"), illegible], []]
+    window = Window(
+        spark=spark,
+        front=[(0, at, at, headers) for at, headers in enumerate(records)],
+        ready=[(0, at, at, release(("f", 0, at), at)) for at in range(len(records))],
+    )
+    assert flaws(window) == {"wrongly_released": ["f:0:0", "f:0:1"]}
+
+
 REQUEST = b"cancel"
 
 

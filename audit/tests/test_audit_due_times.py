@@ -111,6 +111,28 @@ def test_the_ladder_is_that_of_the_time_with_some_minutes_before_and_after_an_ed
     assert flaws(died(spark, letters, edit[1])) == {"wrongly_dead_lettered": ["f:0:3"]}, "the first list is forgotten"
 
 
+def came_out(spark: SparkSession, records: Sequence[tuple[int, int]], *lists: Declared) -> Window:
+    """Front records that request a due time and were released then. `records`: append time, and how far ahead the due time is."""
+    front: list[Row] = [(0, n, ms, at(ms + ahead_ms)) for n, (ms, ahead_ms) in enumerate(records)]
+    due_ms = [ms + ahead_ms for ms, ahead_ms in records]
+    ready: list[Row] = [(0, n, ms, release(("f", 0, n), ms)) for n, ms in enumerate(due_ms)]
+    return Window(spark=spark, front=front, ready=ready, promise=replace(PROMISE, lists=lists))
+
+
+def test_a_record_whose_due_time_had_to_be_refused_and_that_came_out_then_was_wrongly_released(
+    spark: SparkSession,
+) -> None:
+    """The audit once asked only whether a dead letter had a reason."""
+    records = [(0, 1), (0, DAY_MS), (0, DAY_MS + 1)]
+    assert flaws(came_out(spark, records, declared(None))) == {"wrongly_released": ["f:0:0", "f:0:1", "f:0:2"]}
+    assert flaws(came_out(spark, records, declared(DAY_MS))) == {"wrongly_released": ["f:0:2"]}
+    assert flaws(came_out(spark, records, declared(None, from_ms=AT_MS))) == {}, "what was declared is not known"
+    edit_ms = AT_MS + 2 * CLOCKS_MS
+    edited = declared(DAY_MS, until_ms=edit_ms), declared(None, from_ms=edit_ms)
+    around = [(CLOCKS_MS, 1), (3 * CLOCKS_MS - 1, 1), (3 * CLOCKS_MS, 1)]
+    assert flaws(came_out(spark, around, *edited)) == {"wrongly_released": ["f:0:2"]}
+
+
 def test_a_record_that_asks_for_no_due_time_is_not_refused_for_one(spark: SparkSession) -> None:
     dead = [(0, 0, 1, dead_letter(("f", 0, 0), reason=DeadLetterReason.NO_LADDER))]
     window = Window(spark=spark, front=[(0, 0, 0, [])], dead=dead, promise=replace(PROMISE, lists=(declared(None),)))

@@ -126,6 +126,7 @@ def flawed() -> Topics:
     spared = topics.produce(retry(5), fate="dead_lettered", flaw="wrongly_dead_lettered")
     topics.bury(dead_letter(("f", 0, spared), attempt=5))
     topics.cancel(topics.produce(fate="cancelled", flaw="wrongly_dead_lettered"), asked=False)
+    topics.put(0, release(("f", 0, topics.produce([("dt-deliver-at", b"tomorrow")], flaw="wrongly_released"))))
     topics.hop(topics.produce(level(2), fate="hopped"), 1, fate="pending", flaw="overdue")
     topics.expected["foreign"] = [topics.put(0, [])]
     missing = len(topics.front)

@@ -27,7 +27,7 @@ pytestmark = [
 
 BROKEN = (
     "lost", "early", "doubledBeyondPromise", "outOfOrder", "wrongPartition", "changed", "wrongAttempt", "overCap", "forged",
-    "wronglyDeadLettered",
+    "wronglyDeadLettered", "wronglyReleased",
 )  # fmt: skip
 
 

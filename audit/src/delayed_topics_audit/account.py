@@ -120,6 +120,7 @@ class Account:
     forged: int = 0
     overdue: int = 0
     wrongly_dead_lettered: int = 0
+    wrongly_released: int = 0
     offsets_read: int = 0
 
     @property

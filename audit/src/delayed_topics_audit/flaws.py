@@ -155,6 +155,24 @@ def _asks_too_much(promise: Promise, *, ladder: bool) -> Column:
     return asks & (~promise.is_known() | headers.or_false(reduce(Column.__or__, refused, sf.lit(False))))
 
 
+def _wrongly_released(promise: Promise) -> Column:
+    """Its own headers, or each ladder that it may have met, had a worker refuse the record. The retry cap is checked elsewhere."""
+    unreadable = sf.col("record_reason").isNotNull() & ~has(facts.GARBLED)
+    return _seen() & has(facts.END_RELEASED) & (unreadable | _asks_beyond_all(promise))
+
+
+def _asks_beyond_all(promise: Promise) -> Column:
+    """Whether the record requests a due time that none of the lists allowed which may have applied at its time."""
+    asks = sf.col("said_due_ms").isNotNull() & sf.col("record_reason").isNull() & promise.is_known()
+    ahead_ms = sf.col("said_due_ms") - sf.col("appended_ms")
+    allowed = [
+        declared.applied() & (ahead_ms <= declared.max_delay_ms)
+        for declared in promise.lists
+        if declared.max_delay_ms is not None
+    ]
+    return asks & ~headers.or_false(reduce(Column.__or__, allowed, sf.lit(False)))
+
+
 def _late(promise: Promise) -> Column:
     return sf.col("late_ms") > promise.max_lateness_ms
 
@@ -250,6 +268,12 @@ CHECKS: Final[Sequence[Check]] = (
         promise="Dead-lettered only for a reason",
         sentence="{records_were} dead-lettered without a reason{names}: "
         "the record's headers, its size, the retry cap or the control topic contradict dt-reason",
+    ),
+    Flaw(
+        name="wrongly_released",
+        found=_wrongly_released,
+        promise="Dead-lettered if it must be",
+        sentence="{records_were} released{names}, although a worker has to refuse such headers or such a due time",
     ),
     Flaw(name="late", found=_late, named=("first_at", "late_ms")),
     Flaw(name="doubled", found=_doubled, named=("place", "first_at", "last_at")),

@@ -47,7 +47,7 @@ BOUNDS = Bounds(
 )  # fmt: skip
 PROMISE = Promise(
     partition_delays_ms=DELAYS_MS, skew_ms=0, max_lateness_ms=1000,
-    lists=[Declared(list_ms=DELAYS_MS, retry_cap=5, from_ms=0, until_ms=None)],
+    lists=[Declared(list_ms=DELAYS_MS, retry_cap=5, from_ms=0, until_ms=None, max_delay_ms=86_400_000)],
 )  # fmt: skip
 
 

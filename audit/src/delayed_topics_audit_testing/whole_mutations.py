@@ -1,4 +1,4 @@
-"""Twenty-seven mutations of a flawless window, each of one record at a random place, and the flaw that an audit must find. Records that
+"""Twenty-eight mutations of a flawless window, each of one record at a random place, and the flaw that an audit must find. Records that
 are cancelled or rescheduled as requested have no flaw."""
 
 import random
@@ -44,6 +44,7 @@ FLAWS_OF: Final[Mapping[str, str | None]] = {
     "created at": "changed",
     "dead": "wrongly_dead_lettered",
     "over the cap": "over_cap",
+    "not refused": "wrongly_released",
     "cancelled": None,
     "cancelled unasked": "wrongly_dead_lettered",
     "rescheduled": None,
@@ -138,7 +139,11 @@ def mutate(made: Made, front: DataFrame, ready: DataFrame, dead: DataFrame, seed
             ),
         },
     }
-    arrived = {"over the cap": {"headers": over}, "overdue": {"timestamp": _shifted(-2 * OVERDUE_MS)}}
+    arrived = {
+        "over the cap": {"headers": over},
+        "not refused": {"headers": sf.concat("headers", sf.array(header(own.DELIVER_AT, sf.lit("tomorrow"))))},
+        "overdue": {"timestamp": _shifted(-2 * OVERDUE_MS)},
+    }
     buried = {
         "dead letter": {"value": altered},
         "excused": {"headers": replaced(own.REASON, DeadLetterReason.TOO_LARGE)},
@@ -205,6 +210,8 @@ def _fits(mutation: str, record: Record) -> bool:
             return record.kind > 0 and not record.is_retry
         case "attempt":
             return record.kind == 0
+        case "not refused":  # a worker would not read its id either
+            return not record.is_retry
         case "group" | "created at":
             return record.is_retry
         case "over the cap":  # only the longest delay, so that its due time does not change

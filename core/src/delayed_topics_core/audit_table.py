@@ -49,6 +49,7 @@ FLAW_MEANINGS: Final[Mapping[str, str]] = {
     "perhaps_unasked": (
         "The record was released at another time than it was to, and it is not known whether anyone asked for that."
     ),
+    "wrongly_released": "The record was released, although a worker has to refuse it because of its headers.",
 }
 FLAW_NAMES: Final = tuple(FLAW_MEANINGS)
 """The bit of a flaw is 1 << its index. Never change these bits, because tables that are kept contain them."""

@@ -18,6 +18,7 @@ def serving(topic: str, layout: Layout, *, partitions: int = 2, **further: Any) 
 
     `partitions` is the number of partitions of the front topic and of the ready topic. `further` replaces fields of the record.
     """
+    ahead_seconds = further.get("max_delay_seconds", 0) if layout.ladder_seconds else None
     record = LayoutRecord(
         topic=topic,
         owner=OWNER,
@@ -27,6 +28,6 @@ def serving(topic: str, layout: Layout, *, partitions: int = 2, **further: Any) 
         front_partitions=partitions,
         ready_partitions=partitions,
         group=TopicNames.of(topic).group,
-        lists=(DelayList(delay_seconds=layout.delay_seconds, retry_cap=3, from_ms=0),),
+        lists=(DelayList(delay_seconds=layout.delay_seconds, retry_cap=3, from_ms=0, max_delay_seconds=ahead_seconds),),
     )
     return replace(record, **further)

@@ -138,6 +138,8 @@ class Account(Status):
     """Released records that were retried more often than `retryCap` allows."""
     wrongly_dead_lettered: int | None = None
     """Dead-lettered records whose `dt-reason` is contradicted by their headers, their size, `retryCap` or the control topic."""
+    wrongly_released: int | None = None
+    """Released records that a worker has to refuse because of their headers. An example is a due time beyond `maxDelaySeconds`."""
     forged: int | None = None
     """Copies that name an origin which they were not made from."""
     offsets_read: int | None = None
