@@ -58,6 +58,7 @@ def cancelled(broker: Broker) -> Cancelled:
     producer = Producer(connection.client_config())
     roots = [Root("f", 0, offset, ids[names.front]) for offset in range(2)]
     producer.produce(names.control, key=roots[0].encode(), value=b"cancel")
+    assert producer.flush(60) == 0, "the request comes first"
     for root in roots:
         producer.produce(names.front, b"value")
         letter = copies.dead_letter(

@@ -207,6 +207,19 @@ def test_a_cancelled_record_is_held_against_the_control_topic_and_against_itself
     assert flaws(without_requests)["wrongly_dead_lettered"] == [f"f:0:{at}" for at in range(9)]
 
 
+def test_a_request_to_cancel_that_came_afterwards_or_a_request_of_another_kind_excuses_no_dead_letter(
+    spark: SparkSession,
+) -> None:
+    """The audit once took any value for a request to cancel, whenever it came."""
+    values = (b"cancel", b"deliver-at 1", b"too-far 1", b"no-room", b"cancel")
+    letters = [dead_letter(("f", 0, at), reason=DeadLetterReason.CANCELLED) for at in range(len(values))]
+    window = replace(
+        died(spark, *((10, [], letter) for letter in letters)),
+        control=[(b"f:0:%d:id" % at, value, 12 if at == 0 else 11) for at, value in enumerate(values)],
+    )
+    assert flaws(window) == {"wrongly_dead_lettered": [f"f:0:{at}" for at in range(4)]}
+
+
 def test_what_hopped_and_was_cancelled_in_its_delays_partition_is_in_the_account_of_that(spark: SparkSession) -> None:
     hopped = hop(("f", 0, 0), 10_000)
     letter = dead_letter(("d", 1, 0), root=("f", 0, 0), reason=DeadLetterReason.CANCELLED)

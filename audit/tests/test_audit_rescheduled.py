@@ -121,3 +121,28 @@ def test_a_request_for_a_time_before_the_record_came_in_excuses_no_release(
         control_unknown=unknown,
     )
     assert flaws(window) == {"early": ["f:0:0"]}
+
+
+LATER = [
+    (b"f:0:0:id", control_value("deliver-at", 3_000), 3_002),
+    (b"f:0:1:id", control_value("too-far", 3_000), 100),
+    (b"f:0:2:id", control_value("no-ladder", 3_000), 100),
+    (b"f:0:3:id", control_value("no-room", 3_000), 100),
+    (b"f:0:4:id", control_value("deliver-at", 3_000), 3_001),
+]
+"""A request that came after the release, three that were refused, and one that came just before the release."""
+
+
+@pytest.mark.parametrize(("unknown", "flaw"), [(None, "early"), ("records of it are missing", "perhaps_unasked")])
+def test_a_request_that_came_after_the_release_or_was_refused_excuses_no_release(
+    spark: SparkSession, unknown: str | None, flaw: str
+) -> None:
+    """If requests are missing, there may have been the same request before."""
+    window = Window(
+        spark=spark,
+        front=[(0, at, 0, level(2)) for at in range(len(LATER))],
+        ready=[(0, at, 3_001, release(("f", 0, at), 3_000)) for at in range(len(LATER))],
+        control=LATER,
+        control_unknown=unknown,
+    )
+    assert flaws(window) == {flaw: ["f:0:0", "f:0:1", "f:0:2", "f:0:3"]}

@@ -26,8 +26,12 @@ from delayed_topics_audit.sources import WHAT_TO_DO, Read
 
 T = TypeVar("T")
 
-_DONE: Final = (ControlKind.CANCELLED, ControlKind.RESCHEDULED, ControlKind.TOO_DEEP)
-"""The answers that a worker writes after it has cancelled or rescheduled a record, or could not reschedule it."""
+_CANCELS: Final = (ControlKind.CANCEL, ControlKind.CANCELLED, ControlKind.TOO_LATE, ControlKind.NOT_FOUND)
+"""The values that had workers cancel records. The last two are answers to either kind of request. Without a time, it was one to cancel."""
+_MOVES: Final = (
+    ControlKind.DELIVER_AT, ControlKind.RESCHEDULED, ControlKind.TOO_DEEP, ControlKind.TOO_LATE, ControlKind.NOT_FOUND,
+)  # fmt: skip
+"""The values that, with a time, had workers move records to it. Answers that refuse a request are not among them."""
 _TIMED: Final = r"^[a-z-]+ [0-9]{1,15}\z"
 
 
@@ -68,8 +72,8 @@ class Requests:
         unasked = refusals.one_of("reason", [DeadLetterReason.CANCELLED])
         if self.by_id is not None:
             letters = letters.join(sf.broadcast(self.by_id), "id", "left")
-            before = ~sf.col("log_append") | (sf.col("first_ms") <= sf.col("at_ms") + skew_ms)
-            unasked &= ~headers.or_false(before)
+            before = ~sf.col("log_append") | (sf.col("cancel_ms") <= sf.col("at_ms") + skew_ms)
+            unasked &= ~headers.or_false(sf.col("cancel_ms").isNotNull() & before)
         return letters.withColumn("reason", sf.when(unasked, refusals.UNASKED).otherwise(sf.col("reason")))
 
     def _released(self, releases: DataFrame, skew_ms: int) -> DataFrame:
@@ -81,8 +85,9 @@ class Requests:
 
         def names_it(time: Column) -> Column:
             came_first = ~stamped | (time["from_ms"] <= at_ms + skew_ms)
-            # if compaction has removed a request, its answer is left
-            return (time["due_ms"] == due_ms) & (came_first if self.unknown is None else sf.lit(True))
+            # if compaction has removed a request, its answer is left, which is written after the fact
+            answered = sf.lit(False) if self.unknown is None else time["is_answer"]
+            return (time["due_ms"] == due_ms) & (came_first | answered)
 
         return joined.withColumn("asked", sf.when(sf.exists("times", names_it), True).otherwise(otherwise)).drop(
             "times"
@@ -110,21 +115,24 @@ def requests(admin: KafkaAdmin, read: Read, window: AuditWindow) -> Requests:
 def of_rows(rows: DataFrame) -> DataFrame:
     """Returns one row for each key of the control topic. `rows` are the rows of that topic.
 
-    id        a hash of the key
-    first_ms  since when records of this id may have been cancelled: 0 if a request is there. The answer of a worker, which is written
-              after the fact, only shows its own append time
-    times     the due times that were requested, each with the time since when it may have applied, by the same rule
-    records   the number of records with this key
+    id         a hash of the key
+    cancel_ms  since when records of this id may have been cancelled. That is when the request was appended, or without one its answer,
+               which is a request to a worker that reads it. 0 if this is not known
+    times      the due times that were requested, each with the time since when it may have applied, by the same rule, and whether it is in
+               an answer
+    records    the number of records with this key
     """
     value = sf.col("value").cast("string")
     kind = sf.substring_index(value, " ", 1)
-    by_worker = kind.isin(*_DONE) & (sf.col("timestampType") == 1)
-    asked_ms = sf.when(by_worker, sf.unix_millis("timestamp")).otherwise(0)
-    due_ms = sf.when(value.rlike(_TIMED), sf.substring_index(value, " ", -1).try_cast("long"))
-    time = sf.when(due_ms.isNotNull(), sf.struct(due_ms.alias("due_ms"), asked_ms.alias("from_ms")))
+    from_ms = sf.when(sf.col("timestampType") == 1, sf.unix_millis("timestamp")).otherwise(0)
+    due_ms = sf.when(kind.isin(*_MOVES) & value.rlike(_TIMED), sf.substring_index(value, " ", -1).try_cast("long"))
+    is_answer = kind != ControlKind.DELIVER_AT.value
+    time = sf.struct(due_ms.alias("due_ms"), from_ms.alias("from_ms"), is_answer.alias("is_answer"))
     key = sf.xxhash64(sf.col("key").cast("string"))
     return rows.groupBy(key.alias("id")).agg(
-        sf.min(asked_ms).alias("first_ms"), sf.collect_set(time).alias("times"), sf.count("*").alias("records")
+        sf.min(sf.when(value.isin(*_CANCELS), from_ms)).alias("cancel_ms"),
+        sf.collect_set(sf.when(due_ms.isNotNull(), time)).alias("times"),
+        sf.count("*").alias("records"),
     )
 
 

@@ -188,14 +188,16 @@ def _dead_lettered(made: Made, victims: Mapping[str, Record]) -> DataFrame:
 
 
 def _asked(spark: SparkSession, victims: Mapping[str, Record], moved_to_ms: Mapping[str, int]) -> Requests:
-    """Returns the requests of the control topic. The worker has answered all of them, as usual, but only three had been requested."""
+    """Returns the requests of the control topic. The worker has answered all of them, as usual, but some were requested only
+    afterwards."""
     wanted = {
         **dict.fromkeys(CANCELLED, Control(ControlKind.CANCEL)),
         **{name: Control(ControlKind.DELIVER_AT, ms) for name, ms in moved_to_ms.items()},
     }
     ids = {name: f"{victims[name].root}:{TOPIC_ID}".encode() for name in wanted}
     done = {ControlKind.CANCEL: ControlKind.CANCELLED, ControlKind.DELIVER_AT: ControlKind.RESCHEDULED}
-    asked = [(ids[name], wanted[name].encode(), 0) for name in ("cancelled", "rescheduled", PAST)]
+    before = ("cancelled", "rescheduled", PAST)
+    asked = [(ids[name], wanted[name].encode(), 0 if name in before else OVERDUE_MS) for name in wanted]
     answers = [
         (ids[name], control.answered(done[control.kind]).encode(), OVERDUE_MS) for name, control in wanted.items()
     ]
