@@ -1,7 +1,10 @@
 """Records that no worker reads: in partitions that someone else has added, and behind a transaction that stays open."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -80,3 +83,43 @@ def test_records_behind_a_transaction_that_stays_open_make_no_clean_audit(
         assert judged(Window(to=before)).verdict == "Verified", "that window ends before the transaction"
         app.abort_transaction(60)
         assert judged().verdict == "Verified"
+
+
+@contextmanager
+def impatient(spark: SparkSession) -> Iterator[None]:
+    """Spark waits three seconds, and not two minutes, for records that it can't read."""
+    jvm: Any = spark._jvm
+    settings = jvm.org.apache.spark.SparkEnv.get().conf()
+    settings.set("spark.network.timeout", "3s")
+    try:
+        yield
+    finally:
+        settings.remove("spark.network.timeout")
+
+
+@pytest.mark.parametrize("which", ["ready", "dead_letter"])
+def test_a_transaction_that_stays_open_behind_the_workers_makes_it_unknown_and_is_named(
+    broker: Broker, spark: SparkSession, tmp_path: Path, which: str
+) -> None:
+    """Every audit once failed, and said that Kafka had perhaps lost data."""
+    with WorkerHarness(Connection(bootstrap_servers=broker.bootstrap), tmp_path) as harness:
+        orders = harness.declare((0, 1))
+        register(orders)
+        held = getattr(orders.names, which)
+
+        def judged() -> Result:
+            return audit(whole_window(orders), harness.connection, lambda: spark, lambda _: None).result
+
+        lasting = {"transactional.id": held, "transaction.timeout.ms": 900_000}
+        app = Producer({**harness.connection.client_config(), **lasting})
+        app.init_transactions(60)
+        app.begin_transaction()
+        app.produce(held, b"in the transaction", partition=1)
+        assert app.flush(60) == 0
+        with impatient(spark):
+            result = judged()
+        assert result.verdict == "Unknown", result.message
+        assert f"topic {held} has records in partitions 1 behind a transaction".lower() in result.message.lower()
+        assert "in partition 1, they begin at offset 0" in result.message.lower()
+        app.abort_transaction(60)
+        wait_until(lambda: judged().verdict == "Verified", what="the audit reads beyond the transaction")

@@ -31,7 +31,7 @@ from delayed_topics_audit.places import places_of
 from delayed_topics_audit.promise import Declared, Promise
 from delayed_topics_audit.requests import Requests, requests
 from delayed_topics_audit.sources import Read
-from delayed_topics_audit.visibility import WindowVisibility, look
+from delayed_topics_audit.visibility import WindowVisibility, held_up, look
 
 FACTS_IN_A_SHUFFLE_PARTITION: Final = 250_000
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
@@ -91,9 +91,9 @@ def audit(
             say(f"wrote the account of every record to {output.folder}")
         places.unpersist()
     except (PySparkException, Py4JError, ConnectionError) as e:
-        after = look(admin, window)
-        if after.spots:  # they explain why the read failed
-            return Audited(result=unseen(after.spots))
+        reasons = look(admin, window).spots or held_up(admin, window)
+        if reasons:
+            return Audited(result=unseen(reasons))
         raise AuditFailed(
             f"Spark could not read or count the records of {window.topic}: {session.reason(e, sources.WHAT_TO_DO)}"
         ) from e
