@@ -162,6 +162,18 @@ def test_what_came_again_just_before_the_events_were_read_may_be_of_a_takeover_t
 
 
 @pytest.mark.slow
+def test_a_takeover_may_be_told_later_until_the_brokers_time_says_otherwise_whatever_the_auditors_clock(
+    spark: SparkSession,
+) -> None:
+    """A node whose clock was ahead once reported `Violated`."""
+    ahead = WorkerEvents(known=[(0, AT_MS + 100_000)], read_ms=AT_MS + 3_600_000)
+    result = judged(repeated(spark, after_ms=1_000), ahead)
+    assert (result.verdict, result.unfinished) == ("Unknown", True)
+    later = replace(ahead, newest_ms=AT_MS + 3_600_000)
+    assert judged(repeated(spark, after_ms=1_000), later).verdict == "Violated"
+
+
+@pytest.mark.slow
 def test_a_takeover_of_which_nobody_told_just_after_another_has_doubles_of_its_own(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,12 +26,14 @@ TIMELINE_STEPS: Final = 120
 @dataclass(frozen=True, kw_only=True)
 class WorkerEvents:
     """What the workers reported in the events topic. `known` has the spans of time for which they did (see `repeats.reported_spans`).
-    `read_ms` is when the events were read. None: long after they happened. `unread`: they could not be read now."""
+    `read_ms` is when the events were read, by the clock of this machine. None: long after they happened. `newest_ms` is the time of the
+    newest event, by the brokers' clocks. `unread`: they could not be read now."""
 
     causes: Sequence[Cause] = ()
     takeovers: Sequence[Takeover] = ()
     known: Sequence[tuple[int, int]] = ()
     read_ms: int | None = None
+    newest_ms: int = 0
     unread: bool = False
 
 
@@ -70,7 +72,7 @@ def count(
     breaks = checks.disorder(places).persist(StorageLevel.MEMORY_AND_DISK)
     out_of_order = breaks.count()
     say(f"{out_of_order:,} out of order")
-    repeated = _repeats(spark, places, window, events) if totals["doubled"] else []
+    repeated = _repeats(spark, places, window, events, seen_ms=totals["last_ms"] or 0) if totals["doubled"] else []
     lateness = _rows(checks.lateness(places))
     offenders = {flaw: _names(checks.offenders(places, flaw, window.targets)) for flaw in FLAWS if totals[flaw]}
     if out_of_order:
@@ -136,14 +138,18 @@ def _untimed(places: DataFrame, window: AuditWindow) -> dict[str, int]:
     return {window.topics[row.topic_number]: row["count"] for row in found}
 
 
-def _repeats(spark: SparkSession, places: DataFrame, window: AuditWindow, events: WorkerEvents) -> list[Row]:
+def _repeats(
+    spark: SparkSession, places: DataFrame, window: AuditWindow, events: WorkerEvents, *, seen_ms: int
+) -> list[Row]:
+    """`seen_ms` is the time of the newest record. The clock of this machine may be ahead of the brokers'."""
+    read_ms = None if events.read_ms is None else min(events.read_ms, max(events.newest_ms, seen_ms))
     found = table(spark, repeats.rows(events.takeovers), repeats.TAKEOVERS)
     return _rows(
         repeats.repeats(
             places,
             found,
             known=events.known,
-            read_ms=events.read_ms,
+            read_ms=read_ms,
             exactly_once_from_ms=window.exactly_once_from_ms,
             one_in=window.sample_one_in,
         )

@@ -253,4 +253,5 @@ def _worker_events(connection: Connection, topic: str, say: Progress) -> WorkerE
         takeovers=repeats.takeovers(events, topic),
         known=repeats.reported_spans(events, topic),
         read_ms=read_ms,
+        newest_ms=max((event.at_ms for event in events), default=0),
     )
