@@ -218,6 +218,16 @@ def test_what_waits_goes_back_to_its_root_however_often_it_hopped_and_however_lo
 
 
 @pytest.mark.slow
+def test_a_root_that_retention_removed_hides_no_root_that_is_still_there(spark: SparkSession) -> None:
+    """Both records hopped twice. The next link once read only what came since the last of these hops."""
+    front = [(0, 899, 6_000, []), (0, 900, 7_000, level(2))]
+    hops = [(2, at, 9_000 + at, hop(("d", 1, at), 70_000, root=("f", 0, root))) for at, root in enumerate((5, 900))]
+    bounds = replace(BOUNDS, front_from=(899, 0), front_committed=(901, 0), delays_committed=(0, 2, 0))
+    (roots,) = checks.pending_roots(Window(spark=spark, front=front, delays=hops, bounds=bounds).places).collect()
+    assert roots.since_ms == AT_MS + 7_000
+
+
+@pytest.mark.slow
 def test_late_records_are_blamed_on_what_happened_in_their_time(spark: SparkSession) -> None:
     detail = {"change": "assigned", "took_ms": 3_000}
     events = [

@@ -65,11 +65,15 @@ def untimed(places: DataFrame) -> DataFrame:
 
 
 def pending_roots(places: DataFrame) -> DataFrame:
-    """Returns one row with `since_ms`, the append time of the oldest root of a pending hop, or null if no such root was read. Only the
-    first root of each partition is looked up, because the others came after it."""
-    waits = places.where(has_fate("pending") & has(facts.HOP))
-    first = waits.groupBy(line_of(sf.col("root"))).agg(sf.min("root").alias("place")).select("place")
-    return places.join(sf.broadcast(first), "place").agg(sf.min("appended_ms").alias("since_ms"))
+    """Returns one row with `since_ms`, the append time of the oldest root of a pending hop that was read, or null if none was. Only the
+    first of these roots in each partition is looked up, because the others came after it. Retention may have removed roots before it."""
+    read, line = places.where(has(facts.ROOT)), line_of(sf.col("place")).alias("line")
+    begins = read.groupBy(line).agg(sf.min("place").alias("read_from"))
+    waits = places.where(has_fate("pending") & has(facts.HOP)).select("root", line_of(sf.col("root")).alias("line"))
+    there = waits.join(sf.broadcast(begins), "line").where("root >= read_from")
+    oldest = there.groupBy("line").agg(sf.min("root").alias("oldest"))
+    since = read.withColumn("line", line).join(sf.broadcast(oldest), "line").where("place >= oldest")
+    return since.agg(sf.min("appended_ms").alias("since_ms"))
 
 
 def disorder(places: DataFrame) -> DataFrame:
