@@ -17,6 +17,7 @@ from delayed_topics_audit_testing.rows import (
     flaws,
     found,
     hop,
+    level,
     named,
     release,
     totals,
@@ -147,3 +148,21 @@ def test_what_was_loaded_at_once_and_waits_for_weeks_is_drawn_in_a_few_bars(spar
     assert sum(row["count"] for row in drawn.pending) == 1_000
     assert TIMELINE_STEPS <= len(drawn.pending) <= 2 * TIMELINE_STEPS + 1
     assert {row["due_ms"] % drawn.due_step_ms for row in drawn.pending} == {0}
+
+
+def test_a_hop_that_waits_for_longer_than_any_record_may_is_overdue(spark: SparkSession) -> None:
+    """Its record could wait for ever, and every audit of it once reported `Verified`."""
+
+    def overdue(due_ms: int, now_ms: int, max_delay_ms: int | None, from_ms: int = 0) -> list[str]:
+        lists = [declared(max_delay_ms, from_ms)]
+        promise = replace(PROMISE, lists=lists, overdue_before_ms=AT_MS + now_ms)
+        hops: list[Row] = [(1, 0, 5, hop(("f", 0, 0), due_ms))]
+        window = Window(spark=spark, front=[(0, 0, 0, level(2))], delays=hops, promise=promise).committed(1, 0)
+        assert totals(window)["overdue_since_ms"] in (None, AT_MS + 5 + (max_delay_ms or DELAYS_MS[-1]))
+        return flaws(window).get("overdue", [])
+
+    for_ever_ms = 10**15
+    assert overdue(for_ever_ms, 60_006, None) == ["d:1:0"]
+    assert overdue(for_ever_ms, 60_005, None) == overdue(for_ever_ms, DAY_MS, DAY_MS) == []
+    assert overdue(for_ever_ms, DAY_MS + 6, DAY_MS) == ["d:1:0"], "a request may name a time within that"
+    assert overdue(for_ever_ms, DAY_MS, None, from_ms=1) == [], "what was declared before is not known"

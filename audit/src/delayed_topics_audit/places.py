@@ -45,7 +45,7 @@ def places_of(
 ) -> DataFrame:
     together = reduce(DataFrame.unionAll, all_facts)
     near = together.repartition(shuffle_partitions, chunk_of(sf.col("place")))
-    known = _gather(near)
+    known = _bounded(_gather(near), promise)
     timed = known.withColumn("delay_ms", _delay(promise))
     timed = _rescheduled(timed.withColumn("due_ms", _due()), promise).withColumn("late_ms", _late())
     timed = timed.withColumn("way", line_of(sf.col("origin"))).withColumn("in_time", _in_time(promise))
@@ -118,6 +118,14 @@ def _gathered() -> tuple[Column, ...]:
             | sf.count_if(released).between(1, sf.count_if(end) - 1)
         ).alias("wrote_apart"),
     )
+
+
+def _bounded(known: DataFrame, promise: Promise) -> DataFrame:
+    """Limits the due time that a hop states. A hop that would wait for longer than any record may is overdue after that time."""
+    if promise.longest_ms is None:
+        return known
+    limited = sf.least("said_due_ms", sf.col("appended_ms") + promise.longest_ms)
+    return known.withColumn("said_due_ms", sf.when(has(facts.HOP), limited).otherwise(sf.col("said_due_ms")))
 
 
 def _delay(promise: Promise) -> Column:

@@ -50,6 +50,13 @@ class Promise:
         """Whether `lists` has everything that was ever declared."""
         return self.lists[0].from_ms <= 0
 
+    @property
+    def longest_ms(self) -> int | None:
+        """How long a record may wait at most. None: some of what was declared is not known."""
+        ladders_ms = (declared.max_delay_ms or 0 for declared in self.lists)
+        listed_ms = (ms for declared in self.lists for ms in declared.list_ms)
+        return max((*self.partition_delays_ms, *listed_ms, *ladders_ms)) if self.all_known else None
+
     def is_known(self) -> Column:
         """Whether `lists` has all that may have applied to a record. What was declared before the first of them is not known."""
         return sf.coalesce(sf.col("appended_ms") >= self.lists[0].from_ms + CLOCKS_MS, sf.lit(False))
