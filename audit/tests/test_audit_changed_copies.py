@@ -73,3 +73,16 @@ def test_a_value_that_changed(spark: SparkSession) -> None:
     window = Window(spark=spark, front=front_of(3), ready=ready_of(0, 1, 2), ready_values={1: b"VALUE"})
     assert flaws(window) == {"changed": ["f:0:1"]}
     assert named(window, "changed") == ["f:0:1 r:0:1"]
+
+
+def test_a_copy_has_what_workers_see_of_a_header_key_with_a_zero_byte(spark: SparkSession) -> None:
+    """librdkafka cuts the key there. Any producer could once make the audit report `Violated`. A worker writes no such key, so what is in
+    the ready topic is not cut."""
+    sent: list[Header] = [("trace\0x", b"1"), ("\0", b"2"), ("dt-delay-level\0y", b"2"), ("trace", b"\0")]
+    seen: list[Header] = [("trace", b"1"), ("", b"2"), ("trace", b"\0")]
+    front: list[Row] = [(0, at, 0, sent) for at in range(2)]
+    delays: list[Row] = [(1, 0, 0, sent)]
+    kept = [release(place, 10_000, foreign=seen) for place in (("f", 0, 0), ("d", 1, 0))]
+    altered = release(("f", 0, 1), 10_000, foreign=[("trace\0z", b"1"), *seen[1:]])
+    ready = [(0, at, 10_000, headers) for at, headers in enumerate((*kept, altered))]
+    assert flaws(Window(spark=spark, front=front, delays=delays, ready=ready)) == {"changed": ["f:0:1"]}

@@ -7,13 +7,20 @@ import pytest
 from confluent_kafka import Producer
 from delayed_topics_audit import sources
 from delayed_topics_audit.errors import AuditFailed
+from delayed_topics_audit.job import audit
 from delayed_topics_audit.sources import java_client, java_options, offsets_in_a_task
+from delayed_topics_audit_testing.rows import kafka
+from delayed_topics_audit_testing.topics import whole_window
+from delayed_topics_core.headers import Root, origin
+from delayed_topics_core.names import TopicNames
+from delayed_topics_core_testing import copies
 from delayed_topics_devcluster.broker import Broker
 from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.admin import KafkaAdmin
 from delayed_topics_kafka.connection import Connection
-from delayed_topics_kafka.model import NewTopicSpec
+from delayed_topics_kafka.model import NewTopicSpec, TopicInfo
 from delayed_topics_kafka_testing.oauth import oauth_kafka
+from delayed_topics_kafka_testing.reading import read_committed
 from pyspark.sql import SparkSession
 
 
@@ -136,3 +143,45 @@ def polled(spark: SparkSession, consumer: Any, topic: str) -> list[str]:
     jvm: Any = spark._jvm
     records = consumer.poll(jvm.java.time.Duration.ofMillis(200))
     return [str(record.value()) for record in records.records(jvm.org.apache.kafka.common.TopicPartition(topic, 0))]
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_zero_byte_that_javas_client_sends_in_the_key_of_a_header_is_no_broken_promise(
+    spark: SparkSession, broker: Broker
+) -> None:
+    """Workers use librdkafka, which does not see what follows. The verdict was once `Violated`."""
+    connection, names = Connection(bootstrap_servers=broker.bootstrap), TopicNames.of("zero-byte-in-a-header")
+    config = {"message.timestamp.type": "LogAppendTime"}
+    specs = [NewTopicSpec(name=name, partitions=1, replication_factor=1, config=config) for name in names.topics]
+    ids = {
+        name: made.id
+        for name, made in KafkaAdmin(connection).create_topics(specs).items()
+        if isinstance(made, TopicInfo)
+    }
+    sent = kafka(spark, [(0, 0, 0, [("trace\0x", b"1")])]).select("value", "headers")
+    options = {f"kafka.{name}": value for name, value in java_client(connection).items()}
+    sent.write.format("kafka").options(**options).option("topic", names.front).save()
+    (seen,) = read_committed(connection, names.front)
+    assert seen.headers() == [("trace", b"1")]
+
+    _, at_ms = seen.timestamp()
+    root = Root("f", 0, 0, ids[names.front])
+    released = copies.release(
+        [("trace", b"1")], root=root, origin=origin("f", 0, 0), due_at_ms=at_ms, released_at_ms=at_ms
+    )
+    worker = Producer(connection.client_config())
+    worker.produce(names.ready, seen.value(), headers=list(released))
+    assert worker.flush(60) == 0
+    window = whole_window(
+        names,
+        topic_ids=ids,
+        delay_seconds=[0],
+        retry_cap=3,
+        max_lateness_ms=60_000,
+        committed_offsets={names.front: [1], names.delays: [0]},
+        end_offsets={**dict.fromkeys(names.topics, (0,)), names.front: (1,), names.ready: (1,)},
+    )
+    result = audit(window, connection, lambda: spark, print).result
+    assert result.verdict == "Verified", result.message

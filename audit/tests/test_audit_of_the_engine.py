@@ -33,10 +33,17 @@ EVERYWHERE = Bounds(
 
 
 def cases(seed: int) -> list[Case]:
-    """Draws cases, each at a place of its own."""
+    """Draws cases, each at a place of its own. No worker sees a header key with a zero byte, because librdkafka cuts it there."""
     drawn = Cases(Random(seed))
     every = [drawn.draw() for _ in range(CASES)]
-    return [replace(case, partition=min(case.partition, 99), offset=FIRST + at) for at, case in enumerate(every)]
+    return [
+        replace(case, partition=min(case.partition, 99), offset=FIRST + at, headers=whole(case.headers))
+        for at, case in enumerate(every)
+    ]
+
+
+def whole(headers: Sequence[Header] | None) -> Sequence[Header] | None:
+    return headers and [header for header in headers if "\0" not in header[0]]
 
 
 def copied(case: Case, random: Random) -> engine.Copy:

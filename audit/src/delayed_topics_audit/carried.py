@@ -27,7 +27,7 @@ from delayed_topics_audit.output import Output
 from delayed_topics_audit.place import chunk_of, line_of, offset_of, partition_of, topic_number_of
 from delayed_topics_audit.promise import CLOCKS_MS
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of the rows' meaning. Raise it with each change of `facts.parse_…` that gives a row another meaning."""
 
 _ROW: Final = {

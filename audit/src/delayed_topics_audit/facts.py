@@ -78,7 +78,8 @@ _BOTH, _OUTCOME, _END, _STRANGER, _RECORD, _AGAIN, _DONE = range(7)
 
 
 def parse_front(rows: DataFrame, bounds: Bounds) -> DataFrame:
-    texts = headers.texts(bounds.sampled(rows, _at(FRONT)), *_OF_RECORD).withColumn("reason", refusals.of_client())
+    seen = headers.as_workers_see(bounds.sampled(rows, _at(FRONT)))
+    texts = headers.texts(seen, *_OF_RECORD).withColumn("reason", refusals.of_client())
     content = _content("f", bounds.front_id).alias("content")
     return texts.select(
         *_itself(FRONT), *_as_record(), "reason", content, headers.number(own.DELIVER_AT).alias("due_ms")
@@ -104,7 +105,7 @@ def front_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
 
 def parse_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
     """A hop never has `dt-released`, but every copy of a ready record has. So a retry that was produced directly is not taken for a hop."""
-    texts = headers.texts(rows, *_OF_RECORD, *refusals.HOPS, own.ORIGIN)
+    texts = headers.texts(headers.as_workers_see(rows), *_OF_RECORD, *refusals.HOPS, own.ORIGIN)
     looks = (
         headers.is_present(own.ROOT)
         & headers.is_present(own.ORIGIN)

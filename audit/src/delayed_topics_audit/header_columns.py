@@ -38,6 +38,19 @@ def or_false(condition: Column) -> Column:
     return sf.coalesce(condition, sf.lit(False))
 
 
+def as_workers_see(rows: DataFrame) -> DataFrame:
+    """Cuts the keys of headers at the first zero byte, as librdkafka does. Spark does not compile an iteration over the headers, so it is
+    done only if a key has a zero byte."""
+    some = sf.array_join(sf.col("headers")["key"], "").contains("\0")
+    cut = sf.transform(
+        "headers",
+        lambda header: sf.struct(
+            sf.substring_index(header["key"], "\0", 1).alias("key"), header["value"].alias("value")
+        ),
+    )
+    return rows.withColumn("headers", sf.when(some, cut).otherwise(sf.col("headers")))
+
+
 def texts(rows: DataFrame, *names: str) -> DataFrame:
     """Adds a column for each name, with the text of the first header of that name, or null if there is none.
 
