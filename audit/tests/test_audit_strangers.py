@@ -56,3 +56,23 @@ def test_what_came_out_and_is_not_committed_yet_is_the_next_audits(spark: SparkS
     bounds = replace(BOUNDS, front_committed=(1, 0), front_end=(2, 0), delays_end=(0, 0, 0))
     window = Window(spark=spark, front=front_of(2), ready=ready_of(0, 1), bounds=bounds)
     assert (flaws(window), fates(window)) == ({}, {"f:0:0": "released", "f:0:1": "pending"})
+
+
+@pytest.mark.parametrize("root", [("f", 20_000, 1), ("d", 0, 2**43)], ids=["a high partition", "a high offset"])
+def test_a_hop_whose_root_has_no_number_in_an_audit_is_not_lost(spark: SparkSession, root: Place) -> None:
+    """A worker accepts higher numbers in the root of a hop. The verdict was once `Violated`."""
+    delays = [(1, 0, 5, hop(("f", 0, 0), 10_000, root=root)), (2, 0, 9, hop(("d", 1, 0), 10_000, root=root))]
+    ready = [(0, 0, 10_000, release(("d", 2, 0), 10_000, root=root)), (0, 1, 10_000, release(("f", 0, 1), root=root))]
+    window = Window(spark=spark, delays=delays, ready=ready[:1], bounds=replace(BOUNDS, front_from=(1, 0)))
+    assert (fates(window), flaws(window)) == ({"d:1:0": "hopped", "d:2:0": "released"}, {})
+    assert window.places.where("root is not null").count() == 0
+    assert flaws(replace(window, front=front_of(2)[1:], ready=ready)) == {"forged": ["f:0:1"]}
+
+
+@pytest.mark.parametrize("origin", [b"x", b"r:0:1", b"d:20000:0", None])
+def test_a_hop_that_names_no_record_as_its_origin_is_forged(spark: SparkSession, origin: bytes | None) -> None:
+    """The first audit that reads it reports it. No audit once did."""
+    headers = [(name, origin if name == "dt-origin" else value) for name, value in hop(("f", 0, 0), 10_000)]
+    window = Window(spark=spark, delays=[(1, 0, 5, headers)], bounds=replace(BOUNDS, delays_committed=(0, 0, 0)))
+    assert (fates(window), flaws(window)) == ({"d:1:0": "pending"}, {"forged": ["d:1:0"]})
+    assert flaws(replace(window, bounds=replace(window.bounds, new_from={DELAYS: (0, 1, 0)}))) == {}

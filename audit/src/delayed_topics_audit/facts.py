@@ -60,6 +60,7 @@ ASKED_TIME: Final = 1 << 22  # of an end: its release states a due time that was
 HOPPED_ON: Final = 1 << 23  # of an end: it had hopped more than once
 PERHAPS_ASKED: Final = 1 << 24  # of an end: it is not known whether its due time was requested
 ELSEWHERE: Final = 1 << 25  # about the root: a copy of its release is in another ready topic than the record requests
+UNFOUNDED: Final = 1 << 26  # of a hop that no earlier audit has read: it names no origin
 
 OUTCOMES: Final = RELEASED | DEAD_LETTERED | CANCELLED | HOPPED
 
@@ -115,11 +116,11 @@ def parse_delays(rows: DataFrame, bounds: Bounds) -> DataFrame:
     places = texts.withColumn("looks", looks).select(
         "*",
         headers.number(own.DUE_AT).alias("due_ms"),
-        headers.place(own.ROOT).alias("root"),
+        headers.root().alias("root"),
         headers.place(own.ORIGIN).alias("origin"),
         sf.when(sf.col("looks"), refusals.of_hop()).otherwise(refusals.of_client()).alias("reason"),
     )
-    hop = sf.col("looks") & sf.col("reason").isNull() & sf.col("root").isNotNull()
+    hop = sf.col("looks") & sf.col("reason").isNull()
     hopped = bounds.sampled(places.withColumn("hop", hop), sf.when(hop, sf.col("root")).otherwise(_at(DELAYS)))
     return hopped.select(
         *_itself(DELAYS),
@@ -138,13 +139,14 @@ def delays_facts(parsed: DataFrame, bounds: Bounds) -> DataFrame:
     copies = (
         sf.when(never_was & ~bounds.new(DELAYS), _copies(_RECORD))
         .when(judged | never_was, _copies(_RECORD, _OUTCOME))
-        .when(bounds.again(sf.col("origin"), DELAYS), _copies(_RECORD, _AGAIN))
+        .when(headers.has_root_place() & bounds.again(sf.col("origin"), DELAYS), _copies(_RECORD, _AGAIN))
         .when(headers.or_false(bounds.begun(sf.col("origin"))), _copies(_RECORD, _DONE))
         .otherwise(_copies(_RECORD))
     )
     as_record, again = sf.col("copy") == _RECORD, sf.col("copy") == _AGAIN
     outcome = sf.when(sf.col("copy") == _DONE, DONE).otherwise(HOPPED)
-    record = sf.lit(ROOT) + _record_bits(bounds) + _bit(HOP, sf.col("hop"))
+    unfounded = sf.col("hop") & sf.col("origin").isNull() & bounds.new(DELAYS)
+    record = sf.lit(ROOT) + _record_bits(bounds) + _bit(HOP, sf.col("hop")) + _bit(UNFOUNDED, unfounded)
     return _facts(
         parsed.withColumn("copy", sf.explode(copies)),
         place=sf.when(as_record, sf.col("at")).when(again, sf.col("root")).otherwise(sf.col("origin")),
@@ -226,7 +228,7 @@ def parse_dead_letters(rows: DataFrame, bounds: Bounds) -> DataFrame:
         "root",
         headers.small(headers.text(own.ATTEMPT)).alias("attempt"),
         *(sf.lit(None).alias(name) for name in ("due_ms", "wrote_ms")),
-        sf.when(~_may_be_cut(), content).alias("content"),
+        sf.when(~refusals.may_be_cut(), content).alias("content"),
         headers.chain().alias("chain"),
         _is_workers().alias("workers"),
         "reason",
@@ -269,11 +271,12 @@ def _ends(
         sf.when(
             ~headers.or_false(known & origin.isNotNull()), sf.when(strange, _copies(_STRANGER)).otherwise(_copies())
         )
-        .when(elsewhere & ~bounds.begun(origin), _copies())
+        .when((elsewhere | ~headers.has_root_place()) & ~bounds.begun(origin), _copies())
         .when(~bounds.begun(origin), _copies(_END))
         .when(bounds.nowhere(origin), sf.when(bounds.new(topic_number), _copies(_OUTCOME)).otherwise(_copies()))
         .when(~headers.or_false(bounds.settled(origin)), _copies(_DONE))
         .when(origin == sf.col("root"), _copies(_BOTH))
+        .when(~headers.has_root_place(), _copies(_OUTCOME))
         .otherwise(_copies(_OUTCOME, _END))
     )
     ends = copy.isin(_BOTH, _END)
@@ -347,7 +350,7 @@ def _as_record() -> tuple[Column, ...]:
 def _as_copies(texts: DataFrame, bounds: Bounds) -> DataFrame:
     same = headers.text(own.ROOT).startswith(sf.concat(headers.text(own.ORIGIN), sf.lit(":")))
     placed = texts.withColumn("origin", headers.place(own.ORIGIN))
-    rooted = placed.withColumn("root", sf.when(same, sf.col("origin")).otherwise(headers.place(own.ROOT)))
+    rooted = placed.withColumn("root", sf.when(same, sf.col("origin")).otherwise(headers.root()))
     return bounds.sampled(rooted, sf.col("root"))
 
 
@@ -383,12 +386,6 @@ def _content(topic_letter: str, topic_id: str) -> Column:
     """Returns the content hash of a record that is its own root."""
     root = sf.concat_ws(":", sf.lit(topic_letter), "partition", "offset", sf.lit(topic_id))
     return sf.when(~refusals.garbled(), headers.content(root, unread=refusals.is_unread()))
-
-
-@cache
-def _may_be_cut() -> Column:
-    """If the dead-letter topic refuses a copy too, the worker writes it without its value, or with nothing but own headers."""
-    return headers.or_false(refusals.one_of("reason", refusals.NOT_TAKEN)) & sf.col("value").isNull()
 
 
 @cache

@@ -66,7 +66,7 @@ def _early(_: Promise) -> Column:
 
 def _forged(_: Promise) -> Column:
     other_root = (sf.col("least_root") != sf.col("record_root")) | (sf.col("most_root") != sf.col("record_root"))
-    return has(facts.OUTCOMES) & (~has(facts.RECORD) | other_root)
+    return has(facts.UNFOUNDED) | (has(facts.OUTCOMES) & (~has(facts.RECORD) | other_root))
 
 
 def _wrong_partition(_: Promise) -> Column:

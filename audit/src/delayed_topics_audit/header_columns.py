@@ -17,6 +17,8 @@ from delayed_topics_audit.place import pack
 IDENTITY: Final = (own.ID, own.GROUP, own.TARGET, own.CREATED_AT, own.DONE_AT)
 """The headers that a client sets and that every copy repeats."""
 MAX_SMALL: Final = 1_000_000
+NO_PLACE: Final = -1
+"""Stands for a root that the engine accepts and that has no number as a place, because its partition or its offset is too high."""
 _DIGITS: Final = r"^[0-9]{1,19}\z"
 _ROOT: Final = r"^[fd]:[0-9]+:[0-9]+:[\x00-9;-\x7F]*\z"
 
@@ -101,6 +103,18 @@ def is_root() -> Column:
     parts = [sf.substring_index(sf.substring_index(value, ":", end), ":", -1) for end in (2, 3)]
     fits = parts[0].try_cast("int").isNotNull() & parts[1].try_cast("long").isNotNull()
     return or_false(value.rlike(_ROOT) & (sf.octet_length(value) <= own.MAX_ID_BYTES) & fits)
+
+
+@cache
+def root() -> Column:
+    """Parses `dt-root`."""
+    return sf.coalesce(place(own.ROOT), sf.when(is_root(), NO_PLACE))
+
+
+@cache
+def has_root_place() -> Column:
+    """Whether the root of a parsed row has a number as a place."""
+    return sf.col("root") != NO_PLACE
 
 
 def content(root: Column, *, unread: Column | None = None) -> Column:

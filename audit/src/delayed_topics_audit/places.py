@@ -49,7 +49,10 @@ def places_of(
     timed = known.withColumn("delay_ms", _delay(promise))
     timed = _rescheduled(timed.withColumn("due_ms", _due()), promise).withColumn("late_ms", _late())
     timed = timed.withColumn("way", line_of(sf.col("origin"))).withColumn("in_time", _in_time(promise))
-    of_hop = {name: sf.when(has(facts.HOP), sf.col(f"record_{name}")) for name in ("root", "origin")}
+    of_hop = {
+        name: sf.when(has(facts.HOP) & (sf.col(f"record_{name}") >= 0), sf.col(f"record_{name}"))
+        for name in ("root", "origin")
+    }
     with_fate = timed.withColumns({"fate": fate_of(bounds), "reason": refusals.word_of("least_reason"), **of_hop})
     return with_fate.withColumn("extra", _extra()).withColumn("flaws", flaws_of(promise)).select(*COLUMNS)
 

@@ -79,6 +79,12 @@ def is_unread() -> Column:
 
 
 @cache
+def may_be_cut() -> Column:
+    """If the dead-letter topic refuses a copy too, the worker writes it without its value, or with nothing but own headers."""
+    return headers.or_false(one_of("reason", NOT_TAKEN)) & sf.col("value").isNull()
+
+
+@cache
 def of_client() -> Column:
     """Returns why a worker refuses a record of the front topic, or one that a client produced to the delays topic. Null: it does not. The
     retry cap, the ladder and the ready topics are checked elsewhere, because the record does not show what they were."""

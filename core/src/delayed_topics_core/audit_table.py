@@ -35,7 +35,10 @@ two kinds is counted once in the account; the flaw `doubled` shows the other out
 
 FLAW_MEANINGS: Final[Mapping[str, str]] = {
     "lost": "The record is committed, and came out nowhere.",
-    "forged": "An outcome names this record as its origin, but the record was not there, or has another root.",
+    "forged": (
+        "An outcome names this record as its origin, but the record was not there, or has another root. "
+        "Or the record is a hop without an origin."
+    ),
     "early": "The record was released before it was due.",
     "late": "The record was released more than maxLatenessMs after it was due.",
     "doubled": "The record came out, or hopped, more than once.",
