@@ -126,6 +126,14 @@ def test_what_may_hide_a_loss_matters_only_if_something_seems_lost() -> None:
     assert judge(LOST, [perhaps]).verdict == "Unknown"
 
 
+def test_what_may_hide_the_first_of_two_copies_is_told_even_if_nothing_seems_lost() -> None:
+    """Without a first copy that was removed, the second is no double, and the first may have been early. The message once said nothing."""
+    message = judge(CLEAN, [replace(CUT, only_losses=True)]).message
+    assert f"{CUT.sentence.capitalize()}. No record is missing, but if one had come out there before" in message
+    assert "come out there before" not in judge(LOST, [replace(CUT, only_losses=True)]).message
+    assert "come out there before" not in judge(CLEAN).message
+
+
 def test_more_than_a_few_attempts_without_their_beginning_make_it_unknown() -> None:
     assert judge(replace(CLEAN, ended=5_000, unread_roots=5)).verdict == "Verified"
     result = judge(replace(CLEAN, ended=5_000, unread_roots=6))

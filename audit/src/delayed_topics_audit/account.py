@@ -49,7 +49,8 @@ class PartitionAccount:
 @dataclass(frozen=True, kw_only=True)
 class BlindSpot:
     """Something that the audit can't see. With `hides_outcomes`, a record that seems lost may have come out there, and a record that seems
-    to be in a wrong ready topic may be a copy of one that did. With `only_losses`, nothing was hidden if no record seems so."""
+    to be in a wrong ready topic may be a copy of one that did. With `only_losses`, no verdict depends on it if no record seems so: then it
+    can only hide that a record which came out had come out before, and the message says that."""
 
     sentence: str
     hides_outcomes: bool
@@ -183,6 +184,7 @@ def judge(counted: Counted, blind_spots: Sequence[BlindSpot] = ()) -> Result:
         *(spot.sentence for spot in spots),
         _summary(counted, account),
         *_unjudged(counted, account),
+        *_perhaps_before(spot for spot in blind_spots if spot.only_losses and not unclear),
     ]
     return Result(
         verdict=verdict,
@@ -304,3 +306,10 @@ def _unjudged(counted: Counted, account: Account) -> Iterator[str]:
             f"it is unknown whether anyone had asked to cancel the {account.cancelled:,} cancelled records: "
             f"{counted.requests_unknown}"
         )
+
+
+def _perhaps_before(spots: Iterable[BlindSpot]) -> Iterator[str]:
+    sentences = [spot.sentence for spot in spots]
+    if sentences:
+        yield from sentences
+        yield "no record is missing, but if one had come out there before, this audit can't tell that it was doubled or early"

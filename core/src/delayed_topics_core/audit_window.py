@@ -50,8 +50,8 @@ class AuditWindow:
     made_again          targets that were deleted, and perhaps created again, since the chain of audits first read them
     control_id          the id of the control topic; "": there never was one; None: the control topic is not the first of its name, so the
                         earlier requests are not known
-    unseen              what could not be seen when the window was frozen, one sentence each; perhaps_unseen: what can hide a loss, but
-                        nothing else
+    unseen              what could not be seen when the window was frozen, one sentence each; perhaps_unseen: what can hide a loss, or
+                        that a record had come out before, but nothing else
     unserved            which records no worker serves, one sentence each; no list of offsets includes them, and they hide nothing
     """
 

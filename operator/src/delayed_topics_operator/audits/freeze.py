@@ -232,7 +232,7 @@ async def _extent(link: KafkaLink, topics: Topics, read: PartitionOffsets, asked
 
 async def _since(link: KafkaLink, topics: Topics, last: AuditedRecord, read: PartitionOffsets) -> Extent:
     """Returns what came in since the last audit of the chain. Below the ends of that audit, only the copies of records matter that were not
-    committed then. If retention has removed some of these copies, that can hide a loss, and nothing else.
+    committed then. If retention has removed some of these copies, that can hide a loss, or the first of two copies, and nothing else.
 
     Partitions that were added since begin where workers began to serve them. Nothing is read above the ends of this window.
     """
