@@ -252,7 +252,7 @@ def test_of_a_partition_out_of_reach_people_hear_what_to_check() -> None:
     away = unreadable(3, 47.2, None)._replace(span=Span(5, 5, out_of_reach=True))
     (alarm,) = of_unreadable([away])
     assert "orders [3] at offset 5 for 47 s, because the worker has no connection to a leader" in alarm.message
-    assert "run kafka-topics.sh --bootstrap-server kafka:9092 --describe --topic orders" in alarm.message
+    assert "with kafka-topics.sh --bootstrap-server kafka:9092 --describe --topic orders" in alarm.message
 
 
 def test_two_things_that_are_wrong_for_one_reason_are_both_told() -> None:

@@ -287,17 +287,15 @@ def _of_silence(topic: str, unreadable: Sequence[Unreadable]) -> Alarm:
     if isinstance(offsets, Offsets) and offsets.stable_end > span.position:
         what += f", although Kafka has committed records up to offset {offsets.stable_end}"
     why = _why_silent(longest)
-    message = f"{what}{why}{_further(unreadable)}"
-    return Alarm(topic, Reason.NOT_RELEASING, message, about=(why, *_names(unreadable)))
+    return Alarm(topic, Reason.NOT_RELEASING, f"{what}{why}{_further(unreadable)}", (why, *_names(unreadable)))
 
 
 def _why_silent(unreadable: Unreadable) -> str:
     owned, span, _, offsets, bootstrap_servers = unreadable
     if span.out_of_reach:
         return (
-            f", because the worker has no connection to a leader of this partition. To find out whether it has one, run kafka-topics.sh "
-            f"--bootstrap-server {bootstrap_servers} --describe --topic {owned.topic}. If it has, let the network connect the workers to "
-            "this broker, at the address that its advertised.listeners gives to clients"
+            ", because the worker has no connection to a leader of it. Check the leader with kafka-topics.sh --bootstrap-server "
+            f"{bootstrap_servers} --describe --topic {owned.topic}, and that workers reach this broker at its advertised.listeners"
         )
     if offsets is None or isinstance(offsets, KafkaCallError):
         return f". The worker could not find out why: {offsets or 'Kafka has not answered yet'}"
