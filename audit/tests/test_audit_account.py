@@ -62,7 +62,7 @@ def test_a_double_that_a_crash_explains_is_told_and_any_other_violates() -> None
 
 
 def test_doubles_of_which_nobody_knows_the_reason_make_it_unknown() -> None:
-    for unsure in ("unexplained", "untold", "set_back", "perhaps_too_many", "perhaps_copied"):
+    for unsure in ("unexplained", "untold", "set_back", "perhaps_too_many"):
         result = judge(replace(CLEAN, flaws={"doubled": 4, unsure: 4}))
         assert (result.verdict, "within the promise because" in result.message) == ("Unknown", False)
         assert result.message.startswith("4 copies were doubled")

@@ -306,11 +306,6 @@ CHECKS: Final[Sequence[Check]] = (
         sentence="{copies_were} doubled around takeovers, of so many records of the sample that one takeover may have repeated "
         "more of all records than the promise allows. An audit without a sample tells",
     ),
-    Check(
-        name="perhaps_copied",
-        sentence="{copies_were} doubled in the dead-letter topic, and no crash of a worker explains it. Consumers may write there, too, so "
-        "it is unknown whether one of them has copied a dead letter with its headers. Remove dt-origin from such copies",
-    ),
     Flaw(
         name="perhaps_unasked",
         found=_perhaps_unasked,
@@ -325,7 +320,7 @@ FLAWS: Final[Mapping[str, Flaw]] = {
 """The flaws by name, in the order of their bits."""
 BROKEN_PROMISES: Final = tuple(check for check in CHECKS if check.promise)
 """The checks that break a promise."""
-UNKNOWN_DOUBLES: Final = ("unexplained", "untold", "set_back", "perhaps_too_many", "perhaps_copied")
+UNKNOWN_DOUBLES: Final = ("unexplained", "untold", "set_back", "perhaps_too_many")
 """The checks that count doubles for which it is not known whether promise 3 covers them, see repeats."""
 
 

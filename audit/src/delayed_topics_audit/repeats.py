@@ -95,14 +95,13 @@ def repeats(
     one_in: int = 1,
 ) -> DataFrame:
     """Judges doubled copies. Returns for each takeover (`nr`; null: nothing explains the copies) and way the number of copies beyond the
-    first (`extra`), and how many of these are beyond promise 3 (`beyond`). In five cases it is not known whether the others are:
+    first (`extra`), and how many of these are beyond promise 3 (`beyond`). In four cases it is not known whether the others are:
 
     unexplained       they came at a time for which there are no events
     untold            the known takeovers do not explain all of them, but one that no worker reported may
     set_back          their first copies came out over too long a time or too long before the takeover, or an audit settled them before
                       the takeover and they were perhaps copied after it
     perhaps_too_many  they are a sample of what may be more than MAX_REPEATED
-    perhaps_copied    they would be beyond promise 3, but are dead letters, and consumers may write to that topic, too
 
     `told_later` is how many of `untold` a takeover may explain that is reported later.
 
@@ -138,7 +137,7 @@ def repeats(
     return _judged(
         episodes.agg(
             sf.sum("extra").alias("extra"),
-            *(sf.sum(sf.when(sf.col(name), sf.col("extra")).otherwise(0)).alias(name) for name in ("copied", "buried")),
+            sf.sum(sf.when(sf.col("copied"), sf.col("extra")).otherwise(0)).alias("copied"),
             sf.count("*").alias("records"),
             sf.coalesce(sf.max("first_copied_ms") - sf.min("first_copied_ms"), sf.lit(0)).alias("span_ms"),
             sf.coalesce(sf.max("perhaps_set_back"), sf.lit(False)).alias("perhaps_set_back"),
@@ -166,7 +165,6 @@ def _doubled(places: DataFrame) -> DataFrame:
         (sf.coalesce("two_ways", sf.lit(False)) & sf.col("hopped").isNull()).alias("any_way"),
         "extra",
         ((sf.col("ends") > 1) & ~written_anew).alias("copied"),
-        ((sf.col("ends") > 0) & ~has(facts.END_RELEASED)).alias("buried"),
         # the time of writing, because records that a worker could not send for minutes are appended beside those that it sent just before
         sf.when(sf.col("two_ways"), sf.coalesce("hopped.first_ms", "appended_ms"))
         .otherwise(sf.coalesce("wrote_ms", "first_ms", "again_ms"))
@@ -205,7 +203,7 @@ def _explained(doubled: DataFrame, table: DataFrame) -> DataFrame:
     # Neither a hop nor a dead letter states when it was written.
     perhaps_set_back = sf.coalesce("again_wrote_ms", "again_ms") > sf.col("from_ms")
     perhaps_set_back |= sf.col("from_ms") - sf.col("made_ms") > UNCOMMITTED_MS + UNTOLD_MS
-    kept = ("way", "extra", "copied", "buried", "first_copied_ms", "made_ms", "until_ms", "again_ms")
+    kept = ("way", "extra", "copied", "first_copied_ms", "made_ms", "until_ms", "again_ms")
     return (
         doubled.join(sf.broadcast(table), near & there, "left")
         .withColumns({"between": between, "apart_ms": apart_ms})
@@ -233,10 +231,13 @@ def _judged(episodes: DataFrame, one_in: int) -> DataFrame:
     too_long = ~has_takeover & (sf.col("lasted_ms") > REACH_MS)
     unexplained = sf.col("nr").isNull() & ~sf.col("perhaps_reported_later")
     most = MAX_REPEATED * (sf.col("takeovers") + sf.col("perhaps_another"))
-    all_beyond = sf.col("exactly_once") | (~unknown & (unexplained | too_long | (sf.col("records") > most)))
-    perhaps_copied = sf.when(all_beyond, sf.col("buried")).otherwise(0)
-    beyond = sf.when(all_beyond, extra - perhaps_copied).otherwise(sf.col("copied"))
-    left = extra - sf.col("beyond") - perhaps_copied
+    beyond = (
+        sf.when(sf.col("exactly_once"), extra)
+        .when(unknown, sf.col("copied"))
+        .when(unexplained | too_long | (sf.col("records") > most), extra)
+        .otherwise(sf.col("copied"))
+    )
+    left = extra - sf.col("beyond")
     set_back = ~unknown & ((sf.col("span_ms") > UNCOMMITTED_MS) | sf.col("perhaps_set_back"))
     untold = ~unknown & ~set_back & (~has_takeover | (sf.col("records") > MAX_REPEATED))
     perhaps_too_many = ~unknown & ~set_back & ~untold & (_in_all(one_in) > MAX_REPEATED)
@@ -250,7 +251,6 @@ def _judged(episodes: DataFrame, one_in: int) -> DataFrame:
         sf.when(untold & sf.col("perhaps_reported_later"), left).otherwise(0).alias("told_later"),
         sf.when(set_back, left).otherwise(0).alias("set_back"),
         sf.when(perhaps_too_many, left).otherwise(0).alias("perhaps_too_many"),
-        perhaps_copied.alias("perhaps_copied"),
     )
 
 

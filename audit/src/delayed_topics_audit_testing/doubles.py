@@ -40,5 +40,5 @@ def beyond(
     read_ms = None if read_ms is None else AT_MS + read_ms
     doubles = repeats(window.places, took, known=known, read_ms=read_ms, exactly_once_from_ms=exactly_once_from_ms)
     found = doubles.collect()
-    unknown = sum(r.unexplained + r.untold + r.set_back + r.perhaps_copied for r in found)
+    unknown = sum(r.unexplained + r.untold + r.set_back for r in found)
     return sum(r.extra for r in found), sum(r.beyond for r in found), unknown

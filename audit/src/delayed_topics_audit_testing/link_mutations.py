@@ -138,8 +138,7 @@ class Link:
 @dataclass(frozen=True, kw_only=True)
 class MutatedLink:
     """The topics after the mutations, the roots of the mutated records by the names in FLAWS_OF, and the takeovers that the workers
-    reported. `beyond` says by line (see place.line_of) whether the double there is beyond the promise. Each double has its own line.
-    `of_letter` is the line of the dead letter, which a consumer may have copied."""
+    reported. `beyond` says by line (see place.line_of) whether the double there is beyond the promise. Each double has its own line."""
 
     front: DataFrame
     delays: DataFrame
@@ -148,7 +147,6 @@ class MutatedLink:
     roots: Mapping[str, str]
     takeovers: Sequence[Takeover]
     beyond: Mapping[int, bool]
-    of_letter: int
 
     @property
     def expected(self) -> Found:
@@ -230,8 +228,7 @@ def mutate(
             for name in ("repeated for a reason", "repeated by hand")
             for from_ms in [victims[name].due_ms + TAKEOVER_MS]
         ],
-        beyond={line: name not in ("repeated for a reason", "dead-lettered again") for name, line in lines.items()},
-        of_letter=lines["dead-lettered again"],
+        beyond={line: name != "repeated for a reason" for name, line in lines.items()},
     )
 
 
