@@ -18,8 +18,10 @@ class Events:
     def __init__(self) -> None:
         self.error: KubeError | None = None
         self.told: list[str] = []
+        self.asked = 0
 
     async def create(self, body: Manifest) -> Manifest:
+        self.asked += 1
         if self.error is not None:
             raise self.error
         self.told.append(body["message"])
@@ -34,16 +36,32 @@ async def tell(recorder: Recorder, *messages: str, uid: str = "u") -> None:
 def test_an_event_that_the_api_server_did_not_answer_is_written_in_the_next_pass_and_once() -> None:
     async def story() -> None:
         events = Events()
-        recorder = Recorder(cast(Kube, events))
+        recorder = Recorder(cast(Kube, events), lambda: now[0])
         events.error = KubeUnreachable("no answer")
         await tell(recorder, "a", "b")
         await tell(recorder, "c")
         events.error = None
+        now[0] = gateways_recorder.AGAIN_SECONDS
         await tell(recorder, uid="another")
         assert events.told == []
         await tell(recorder, "b")
         await tell(recorder)
         assert events.told == ["a", "b", "c"]
+
+    now = [0.0]
+    asyncio.run(story())
+
+
+def test_an_api_server_that_answers_no_event_is_not_asked_again_in_each_pass() -> None:
+    async def story() -> None:
+        events = Events()
+        recorder = Recorder(cast(Kube, events), lambda: 0.0)
+        events.error = KubeUnreachable("no answer")
+        await tell(recorder, "a", "b", "c")
+        events.asked = 0
+        for _ in range(5):
+            await tell(recorder, "a")
+        assert events.asked == 0
 
     asyncio.run(story())
 
@@ -75,11 +93,12 @@ def test_the_event_about_what_stays_in_kafka_is_written_even_if_the_api_server_w
 
     async def story() -> None:
         events = Closing()
-        recorder = Recorder(cast(Kube, events))
+        now = [0.0]
+        recorder = Recorder(cast(Kube, events), lambda: now[0])
         events.error = KubeUnreachable("no answer")
         stays = Notice(type="Normal", reason="Retained", message="it stays", outlives_namespace=True)
         await recorder.emit(resource(), [stays])
-        events.error = None
+        events.error, now[0] = None, gateways_recorder.AGAIN_SECONDS
         await recorder.emit(resource(), [])
         assert events.told == ["DelayedTopic shop/orders: it stays"]
 

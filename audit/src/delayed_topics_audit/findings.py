@@ -14,6 +14,7 @@ from delayed_topics_audit.account import MAX_OFFENDERS, Counted, PartitionAccoun
 from delayed_topics_audit.blame import Cause
 from delayed_topics_audit.flaws import FLAWS, UNKNOWN_DOUBLES
 from delayed_topics_audit.lateness import percentiles
+from delayed_topics_audit.promise import CLOCKS_MS
 from delayed_topics_audit.repeats import Takeover
 from delayed_topics_audit.session import table
 
@@ -142,7 +143,9 @@ def _repeats(
     spark: SparkSession, places: DataFrame, window: AuditWindow, events: WorkerEvents, *, seen_ms: int
 ) -> list[Row]:
     """`seen_ms` is the time of the newest record. The clock of this machine may be ahead of the brokers'."""
-    read_ms = None if events.read_ms is None else min(events.read_ms, max(events.newest_ms, seen_ms))
+    read_ms = events.read_ms
+    if read_ms is not None:
+        read_ms = max(min(read_ms, max(events.newest_ms, seen_ms)), read_ms - CLOCKS_MS)
     found = table(spark, repeats.rows(events.takeovers), repeats.TAKEOVERS)
     return _rows(
         repeats.repeats(

@@ -91,12 +91,12 @@ def audit(
             say(f"wrote the account of every record to {output.folder}")
         places.unpersist()
     except (PySparkException, Py4JError, ConnectionError) as e:
-        reasons = look(admin, window).spots or held_up(admin, window)
+        reasons = look(admin, window).spots
         if reasons:
             return Audited(result=unseen(reasons))
-        raise AuditFailed(
-            f"Spark could not read or count the records of {window.topic}: {session.reason(e, sources.WHAT_TO_DO)}"
-        ) from e
+        # a transaction may end before the Job tries again
+        why = f"Spark could not read or count the records of {window.topic}: {session.reason(e, sources.WHAT_TO_DO)}"
+        raise AuditFailed(". ".join((*held_up(admin, window), why))) from e
     after = look(admin, window)
     spots = list(
         {spot.sentence: spot for spot in (*_blind_spots_when_frozen(window), *before.spots, *after.spots)}.values()

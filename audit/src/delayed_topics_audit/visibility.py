@@ -45,24 +45,23 @@ def look(admin: KafkaAdmin, window: AuditWindow) -> WindowVisibility:
     )
 
 
-def held_up(admin: KafkaAdmin, window: AuditWindow) -> list[BlindSpot]:
-    """Returns what could not be read of the window because a transaction is still open. The end of the front topic is below all of them."""
+def held_up(admin: KafkaAdmin, window: AuditWindow) -> list[str]:
+    """Returns for each topic what could not be read of the window because a transaction is still open. The end of the front topic is below
+    all of them."""
     places = [(name, p) for name, ends in window.end_offsets.items() for p in range(len(ends))]
     stable = admin.list_offsets(places, "latest", isolation="read_committed")
-    spots = []
+    found = []
     for name, ends in window.end_offsets.items():
         held = {p: at for p, end in enumerate(ends) if isinstance(at := stable[name, p], int) and at < end}
         if held:
             first = min(held)
-            spots.append(
-                _blind(
-                    f"topic {name} has records in partitions {format_ranges(sorted(held))} behind a transaction that stayed open while the "
-                    f"audit read. No audit reads them. In partition {first}, they begin at offset {held[first]}. To find the producer, run "
-                    f"kafka-transactions.sh describe-producers --topic {name} --partition {first}. If find-hanging lists the transaction "
-                    "too, end it with abort"
-                )
+            found.append(
+                f"topic {name} has records in partitions {format_ranges(sorted(held))} behind a transaction that stayed open while the "
+                f"audit read. No audit reads them. In partition {first}, they begin at offset {held[first]}. To find the producer, run "
+                f"kafka-transactions.sh describe-producers --topic {name} --partition {first}. If find-hanging lists the transaction "
+                "too, end it with abort"
             )
-    return spots
+    return found
 
 
 def _changed(admin: KafkaAdmin, window: AuditWindow, names: Sequence[str]) -> list[BlindSpot]:

@@ -134,8 +134,8 @@ class PartitionReader(Closing):
         take(self._hand_out())
 
     def check_brokers(self) -> None:
-        """Raises KafkaUnreachable if all brokers were away at some time. Without statistics, it is not known whether a client is stranded
-        since then."""
+        """Raises KafkaUnreachable if all brokers were away and nothing was read since. Without statistics, it is not known whether the
+        client is stranded."""
         if self._all_down.is_set():
             raise KafkaUnreachable(
                 f"reading {self._topic} was interrupted, because no broker of Kafka at {self._bootstrap_servers} could be reached"
@@ -205,9 +205,11 @@ class PartitionReader(Closing):
         if error is None:
             assert offset is not None
             self.position = offset + 1
+            self._all_down.clear()  # if the first of several addresses is dead, the client reports that all brokers are down
             self._reads.append(Read(offset, message.key(), message.value(), message.timestamp()[1]))
         elif error.code() == KafkaError._PARTITION_EOF and offset is not None:
             self.position = max(self.position, offset)
+            self._all_down.clear()
             self.at_end = True
         elif error.code() not in IGNORED_ERRORS:
             return error

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 SILENCE_SECONDS = 600.0
 MAX_UNSENT = 1000
 """Events that are kept until they can be written."""
+AGAIN_SECONDS = 10.0
+"""The time after an unanswered call in which no kept Event is tried again, because each call may last for its whole timeout."""
 MAX_MESSAGE = 1024
 """The API server's limit."""
 
@@ -33,11 +35,14 @@ class Recorder:
         """When an Event of this UID, reason and message was recorded, the oldest first. A notice of the installation has a kind instead."""
         self._unsent: dict[tuple[str, str, str], Notice] = {}
         """Events that the API server did not answer, by the same keys, the oldest first."""
+        self._again_at = 0.0
 
     async def emit(self, resource: dict[str, Any], notices: Iterable[Notice]) -> None:
-        again = [key for key in self._unsent if key[0] in (resource["metadata"]["uid"], resource["kind"])]
-        for notice in dict.fromkeys((*map(self._unsent.pop, again), *notices)):
+        for notice in notices:
             await self.record(resource, notice)
+        for key in [key for key in self._unsent if key[0] in (resource["metadata"]["uid"], resource["kind"])]:
+            if key in self._unsent and self._clock() >= self._again_at:
+                await self._try(resource, self._unsent.pop(key), key)
 
     async def record(self, resource: dict[str, Any], notice: Notice) -> None:
         """Writes an Event about `resource`."""
@@ -53,11 +58,14 @@ class Recorder:
             logging.WARNING if notice.type == "Warning" else logging.INFO,
             "%s %s/%s: %s: %s", resource["kind"], meta.get("namespace", ""), meta["name"], notice.reason, notice.message,
         )  # fmt: skip
+        await self._try(resource, notice, key)
+
+    async def _try(self, resource: dict[str, Any], notice: Notice, key: tuple[str, str, str]) -> None:
         try:
             await self._write(resource, notice)
         except KubeUnreachable as e:
             log.warning("could not write an Event, and will try again: %s", e)
-            self._said.pop(key, None)
+            self._again_at = self._clock() + AGAIN_SECONDS
             self._unsent[key] = notice
             if len(self._unsent) > MAX_UNSENT:
                 del self._unsent[next(iter(self._unsent))]

@@ -20,9 +20,10 @@ MAX_ANNOTATIONS = 20
 MAX_FINALIZERS = 20
 MAX_OWNERS = 10
 MAX_OBJECT_BYTES = 2 * MAX_SPEC_CHARACTERS
-"""Of an object of another kind, as it is in memory. The largest that the operator makes is a StatefulSet, which contains a template."""
-MAX_SECRET_BYTES = 524_288
-"""A bundle with the certificates of all public authorities has 300,000 bytes in base64."""
+"""Of an object of another kind, as it is in memory."""
+MAX_LARGE_OBJECT_BYTES = 524_288
+"""Of a Secret: a bundle with the certificates of all public authorities has 300,000 bytes in base64. Of a StatefulSet: it contains a
+template, of which each character may take four bytes."""
 MAX_FIELDS = 100
 MAX_FIELD_CHARACTERS = 200
 _SMALL_CHARACTERS = 1024
@@ -58,7 +59,7 @@ def bounded(manifest: Manifest) -> Manifest:
     """Returns the object. If one of another kind is too large, it lacks its large fields, which count as drift if the operator has written
     them. For what is kept in memory: the window of an audit, for example, is larger."""
     kind = manifest["kind"]
-    most = MAX_SECRET_BYTES if kind == "Secret" else MAX_OBJECT_BYTES
+    most = MAX_LARGE_OBJECT_BYTES if kind in ("Secret", "StatefulSet") else MAX_OBJECT_BYTES
     # if a namespace had no labels, it might be granted more
     if kind in KINDS or kind == "Namespace" or _bytes(manifest) <= most:
         return manifest

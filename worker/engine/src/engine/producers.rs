@@ -182,13 +182,23 @@ pub struct Producers {
     create_at_ns: i64,
     /// What Kafka refuses the producers, and will presumably go on refusing.
     pub refused: Option<String>,
+    /// The compression of the producers that Kafka refused last, and whether they send each record in a batch of its own.
+    on_trial: Option<(String, bool)>,
 }
 
 impl Producers {
     /// No producer is created yet.
     #[must_use]
     pub fn new(load: Load, properties: Vec<(String, String)>) -> Self {
-        Producers { load, properties, names: Vec::new(), pools: Vec::new(), create_at_ns: i64::MIN, refused: None }
+        Producers {
+            load,
+            properties,
+            names: Vec::new(),
+            pools: Vec::new(),
+            create_at_ns: i64::MIN,
+            refused: None,
+            on_trial: None,
+        }
     }
 
     /// Adds the topics of a delayed topic to all present and future producers.
@@ -292,6 +302,7 @@ impl Producers {
                 failed.client.purge();
                 if boot_ns() < pool.created_at_ns + YOUNG_NS {
                     self.create_at_ns = pool.created_at_ns + YOUNG_NS;
+                    self.on_trial = Some((pool.compression.clone(), pool.alone));
                     self.refused =
                         Some(format!("Kafka refuses producers of the worker ({error}). Check the worker's ACLs"));
                 }
@@ -302,16 +313,16 @@ impl Producers {
         false
     }
 
-    /// Whether producers have to be created although no copy needs them yet, because only they show whether Kafka still refuses them. It
-    /// does not if they have lived for a while.
-    pub fn are_on_trial(&mut self) -> bool {
+    /// Returns the producers that have to be created although no copy needs them yet, because only they show whether Kafka still refuses
+    /// them. There are none once they have lived for a while.
+    pub fn on_trial(&mut self) -> Option<(String, bool)> {
         let now_ns = boot_ns();
         let accepted =
             |pool: &Pool| !pool.retired && (self.create_at_ns..now_ns - YOUNG_NS).contains(&pool.created_at_ns);
         if self.refused.is_some() && self.pools.iter().any(accepted) {
-            self.refused = None;
+            (self.refused, self.on_trial) = (None, None);
         }
-        self.refused.is_some()
+        self.on_trial.clone()
     }
 
     /// All producers, including those that are given no more copies.

@@ -65,10 +65,8 @@ impl Engine {
 
     /// Creates producers again after Kafka has refused some, whether or not there is anything to send.
     pub(super) fn try_refused_producers(&mut self) {
-        if self.producers.are_on_trial() {
-            for served in self.topics.iter().filter_map(|topic| topic.served.as_ref()) {
-                self.producers.prepare(&served.compression, false, self.wake.as_fd(), &mut self.events);
-            }
+        if let Some((compression, alone)) = self.producers.on_trial() {
+            self.producers.prepare(&compression, alone, self.wake.as_fd(), &mut self.events);
         }
     }
 
