@@ -72,6 +72,19 @@ def test_an_audit_that_is_deleted_or_made_anew_or_waits_for_the_end_of_its_windo
     assert turns.ahead(again) == "d"
 
 
+def test_an_audit_that_is_made_anew_for_another_topic_passes_on_the_turns_at_both() -> None:
+    gone, waiting = audit("a"), audit("b")
+    store, notified = stored(gone, waiting), list[str]()
+    turns = Turns(store, gets_turn=lambda key: notified.append(key.name))
+    assert turns.ahead(waiting) == "a"
+    again = audit("a", topic="other")
+    again["metadata"]["uid"] = "another"
+    store.put(again)
+    assert turns.ahead(again) is None
+    turns.pass_on(Key("DelayedTopicAudit", "shop", "a"))
+    assert notified == ["a", "a", "b"]
+
+
 @pytest.mark.parametrize("end", ["2026-01-01T00:00:00+25:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59z"])
 def test_a_window_whose_end_is_written_in_another_way_holds_up_no_other(end: str) -> None:
     odd, other = audit("a", window={"to": end}), audit("b")

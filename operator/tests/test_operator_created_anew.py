@@ -39,14 +39,17 @@ class Kubernetes:
         self.live: Manifest | None = live
         self.begun, self.next_page = asyncio.Event(), asyncio.Event()
 
-    async def list_all(self, kind: str, *_: object, fields: str = "", **__: object) -> list[Manifest]:
+    async def list_all(self, kind: str, *_: object, **__: object) -> list[Manifest]:
         if kind == "Namespace":
             return [SHOP]
         found = [self.live] if kind == "DelayedTopic" and self.live is not None else []
-        if kind == "DelayedTopic" and not fields:
+        if kind == "DelayedTopic":
             self.begun.set()
             await self.next_page.wait()
         return found
+
+    async def list_one(self, *_: object) -> Manifest | None:
+        return self.live
 
     async def find(self, *_: object) -> None:
         """Finds no objects of workers."""

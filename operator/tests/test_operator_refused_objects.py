@@ -1,9 +1,6 @@
 """The API server refuses one object of a resource, or does not answer: what does not depend on that goes on."""
 
 import asyncio
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
@@ -125,23 +122,9 @@ def test_an_audit_of_the_schedule_that_somebody_deletes_at_once_leaves_the_resou
     assert with_undone(before, (AUDIT,), known=before.conditions, now=BEGIN) == before
 
 
-@contextmanager
-def no_room(harness: OperatorHarness, namespace: str, resource: str) -> Iterator[None]:
-    """Lets no further objects of this kind be made in the namespace."""
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full", "namespace": namespace}}
-    spec = {"hard": {f"count/{resource}": "0"}}
-    harness.api.kubectl("apply", "-f", "-", text_in=json.dumps({**quota, "spec": spec}))
-    where = ("quota", "full", f"--namespace={namespace}")
-    try:
-        harness.api.kubectl("wait", *where, "--for=jsonpath={.status.hard}", "--timeout=180s")
-        yield
-    finally:
-        harness.api.kubectl("delete", *where)
-
-
 @pytest.mark.api
 def test_workers_are_made_and_scaled_although_a_quota_refuses_their_disruption_budget(harness: OperatorHarness) -> None:
-    with no_room(harness, SYSTEM_NAMESPACE, "poddisruptionbudgets.policy"):
+    with harness.no_room(SYSTEM_NAMESPACE, "count/poddisruptionbudgets.policy"):
         harness.apply()
         harness.wait_for("WorkersReady", "False", "QuotaExceeded")
         assert "create PodDisruptionBudget" in harness.condition("WorkersReady")["message"]
@@ -153,9 +136,9 @@ def test_workers_are_made_and_scaled_although_a_quota_refuses_their_disruption_b
 
 @pytest.mark.api
 def test_a_resource_stays_ready_although_a_quota_refuses_its_scheduled_audits(harness: OperatorHarness) -> None:
-    with no_room(harness, harness.namespace, "delayedtopicaudits.delayedtopics.io"):
+    with harness.no_room(harness.namespace, "count/delayedtopicaudits.delayedtopics.io"):
         harness.apply(audit={"schedule": "* * * * *"})
         harness.wait_until_ready()
-        harness.wait_event("QuotaExceeded", "could not create DelayedTopicAudit", "exceeded quota: full")
+        harness.wait_event("QuotaExceeded", "could not create DelayedTopicAudit", "exceeded quota: no-room")
         for condition in ("Ready", "WorkersReady"):
             assert harness.condition(condition)["status"] == "True"

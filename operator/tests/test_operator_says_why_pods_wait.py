@@ -4,8 +4,6 @@ The tests play the kubelet and the scheduler, which report it in the status of a
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -108,21 +106,9 @@ def test_limits_that_no_container_can_start_with_are_said(served: OperatorHarnes
     )
 
 
-@contextmanager
-def no_room_for_pods(harness: OperatorHarness, namespace: str) -> Iterator[None]:
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "no-room", "namespace": namespace}}
-    harness.api.kubectl("apply", "-f", "-", text_in=json.dumps({**quota, "spec": {"hard": {"pods": "0"}}}))
-    where = ("quota", "no-room", f"--namespace={namespace}")
-    try:
-        harness.api.kubectl("wait", *where, "--for=jsonpath={.status.hard}", "--timeout=180s")
-        yield
-    finally:
-        harness.api.kubectl("delete", *where)
-
-
 @pytest.mark.slow
 def test_a_quota_that_has_no_room_for_workers_is_said(harness: OperatorHarness) -> None:
-    with no_room_for_pods(harness, SYSTEM_NAMESPACE):
+    with harness.no_room(SYSTEM_NAMESPACE, "pods"):
         harness.apply()
         wait_until_said(harness, "QuotaExceeded", "FailedCreate", "exceeded quota: no-room")
         harness.wait_event("QuotaExceeded", "exceeded quota: no-room")
@@ -130,7 +116,7 @@ def test_a_quota_that_has_no_room_for_workers_is_said(harness: OperatorHarness) 
 
 @pytest.mark.slow
 def test_a_quota_that_has_no_room_for_an_audits_pod_is_said(served: OperatorHarness) -> None:
-    with no_room_for_pods(served, AUDIT_NAMESPACE):
+    with served.no_room(AUDIT_NAMESPACE, "pods"):
         metadata = {"name": "first", "namespace": served.namespace}
         spec = {"delayedTopicRef": {"name": served.topic}}
         kind = {"apiVersion": "delayedtopics.io/v1alpha1", "kind": "DelayedTopicAudit"}

@@ -190,10 +190,10 @@ class Kubernetes:
     async def find(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         return self.store.get(kind, namespace, name)
 
-    async def list_all(self, kind: str, namespace: str, *, fields: str = "", **_: Any) -> list[dict[str, Any]]:
-        found = self._uncached if kind == "DelayedTopic" else None
-        asked = f"metadata.name={found['metadata']['name']}" if found is not None else None
-        return [found] if found is not None and (found["metadata"]["namespace"], asked) == (namespace, fields) else []
+    async def list_one(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        found = self._uncached
+        asked = found is not None and (found["kind"], found["metadata"]["namespace"], found["metadata"]["name"])
+        return found if asked == (kind, namespace, name) else None
 
     async def apply(self, body: dict[str, Any], **_: Any) -> dict[str, Any]:
         self._version += 1

@@ -15,6 +15,7 @@ from delayed_topics_kafka.errors import KafkaCallError
 from delayed_topics_kafka.registry import RegistryFollower
 
 from delayed_topics.errors import NotDelayedTopic
+from delayed_topics.producers import WITHOUT_STATISTICS
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ one may be stranded."""
 
 def registry_follower(connection: Connection) -> RegistryFollower:
     # only `send` polls the follower, so its statistics would pile up in an application that does not send, see stranded.py
-    without_statistics = replace(connection, further={**connection.further, "statistics.interval.ms": "0"})
+    without_statistics = replace(connection, further={**connection.further, **WITHOUT_STATISTICS})
     return RegistryFollower(without_statistics, client_id="delayed-topics-client")
 
 

@@ -224,7 +224,6 @@ class Records(Closing):
         self._poll(0)  # only a partition that was assigned just now can deliver a record
 
     def _done(self, outcome: Outcome) -> None:
-        self._process.check()
         record = outcome.record
         with self._membership.turn:
             current = self._current if self._is_current(record) else None

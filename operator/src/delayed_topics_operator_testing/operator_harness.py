@@ -1,6 +1,7 @@
 """API server, broker and operator together, with the calls that most tests need."""
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
@@ -180,6 +181,18 @@ class OperatorHarness:
             f"an Event {reason} with {words}",
             seen=messages,
         )
+
+    @contextmanager
+    def no_room(self, namespace: str, resource: str) -> Iterator[None]:
+        """Lets no more of this be created in the namespace. `resource`: as in a quota, such as pods."""
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "no-room", "namespace": namespace}}
+        self.api.kubectl("apply", "-f", "-", text_in=json.dumps({**quota, "spec": {"hard": {resource: "0"}}}))
+        where = ("quota", "no-room", f"--namespace={namespace}")
+        try:
+            self.api.kubectl("wait", *where, "--for=jsonpath={.status.hard}", "--timeout=180s")
+            yield
+        finally:
+            self.api.kubectl("delete", *where)
 
     def registry(self) -> RegistryState:
         with RegistryFollower(self.connection) as follower:

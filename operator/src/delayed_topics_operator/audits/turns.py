@@ -33,8 +33,6 @@ class Turns:
         self._gets_turn = gets_turn
         self._held: dict[Topic, tuple[Key, str]] = {}
         """The key and the UID of the audit that has the turn."""
-        self._topics: dict[Key, Topic] = {}
-        """The inverse of `_held`."""
 
     def ahead(self, audit: Manifest) -> str | None:
         """Returns the name of the audit that `audit` waits for. None: `audit` has the turn. `audit` must not wait for the end of its
@@ -46,8 +44,8 @@ class Turns:
 
     def pass_on(self, key: Key) -> None:
         """Passes the turn on if this audit had it, and its turn is over."""
-        topic = self._topics.get(key)
-        if topic is not None:
+        # more than one topic if the audit was deleted and created again for another
+        for topic in [topic for topic, (holder, _) in self._held.items() if holder == key]:
             self._holder(topic)
 
     def _holder(self, topic: Topic) -> Manifest | None:
@@ -59,13 +57,10 @@ class Turns:
             if found is not None and found["metadata"]["uid"] == uid and _may_begin(found):
                 return found
             del self._held[topic]
-            if self._topics.get(key) == topic:
-                del self._topics[key]
         queued = sorted(self._store.by_index("DelayedTopicAudit", _audited, topic), key=_sort_key)
         first = next(filter(_may_begin, queued), None)
         if first is not None:
             self._held[topic] = _key(first), first["metadata"]["uid"]
-            self._topics[_key(first)] = topic
             self._gets_turn(_key(first))
         return first
 

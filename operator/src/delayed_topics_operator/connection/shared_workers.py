@@ -146,9 +146,8 @@ class SharedWorkersOf:
         known = self._context.store.get("DelayedTopic", namespace, name)
         if known is not None and self._asks_for(known, layout, key, link):
             return True
-        # as a list, because the operator has no right to get a DelayedTopic
-        listed = await self._context.kube.list_all("DelayedTopic", namespace, fields=f"metadata.name={name}")
-        return any(self._asks_for(found, layout, key, link) for found in listed)
+        found = await self._context.kube.list_one("DelayedTopic", namespace, name)
+        return found is not None and self._asks_for(found, layout, key, link)
 
     def _asks_for(self, found: Manifest, layout: LayoutRecord, key: Key, link: KafkaLink) -> bool:
         """Whether this DelayedTopic needs the layout. One that was created again under the same name may be for another topic, or for

@@ -197,8 +197,10 @@ class Executor:
 def _noted(action: ApplyChild, live: Manifest) -> Manifest:
     """Returns the manifest. That of a StatefulSet notes how many pods are ready before they are replaced, or keeps this note."""
     wanted = action.manifest
+    if action.kind != "StatefulSet":
+        return wanted
     ready = ready_before_next(live) if action.rolls else ready_before(live)
-    if action.kind != "StatefulSet" or ready is None:
+    if ready is None:
         return wanted
     meta = wanted["metadata"]
     annotations = {**meta.get("annotations", {}), READY_BEFORE: str(ready)}

@@ -29,9 +29,8 @@ async def set_finalizer(
     try:
         finalizers = meta.get("finalizers", ())
         if TOO_LARGE in finalizers:
-            fields = f"metadata.name={key.name}"  # the operator has no right to get its own kinds
-            found = await kube.list_all(key.kind, key.namespace, fields=fields, keep=lambda whole: whole)
-            finalizers = [name for whole in found for name in whole["metadata"].get("finalizers", ())]
+            whole = await kube.list_one(*key, keep=lambda whole: whole)
+            finalizers = whole["metadata"].get("finalizers", ()) if whole is not None else ()
         others = [name for name in finalizers if name != FINALIZER]
         patch = {
             "metadata": {
@@ -54,11 +53,10 @@ async def check_is_there(kube: Kube, store: Store, resource: Manifest) -> None:
     belongs to its successor, and the store may not know that yet."""
     kind, meta = resource["kind"], resource["metadata"]
     begun_at = store.clock()
-    # as a list, because the operator has no right to get a DelayedTopic
-    listed = await kube.list_all(kind, meta["namespace"], fields=f"metadata.name={meta['name']}")
-    if any(found["metadata"]["uid"] == meta["uid"] for found in listed):
+    found = await kube.list_one(kind, meta["namespace"], meta["name"])
+    if found is not None and found["metadata"]["uid"] == meta["uid"]:
         return
     store.gone(resource)
-    for found in listed:
+    if found is not None:
         store.put(found, begun_at=begun_at)
     raise NotYet(f"{kind} {meta['namespace']}/{meta['name']} was deleted meanwhile")

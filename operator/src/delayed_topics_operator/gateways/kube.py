@@ -118,6 +118,14 @@ class Kube:
         except NotFound:
             return None
 
+    async def list_one(
+        self, kind: str, namespace: str | None, name: str, *, keep: Callable[[Manifest], Manifest] = _kept
+    ) -> Manifest | None:
+        """Returns what `keep` returns for the object, and None if it does not exist. For the operator's own kinds, which it has the right
+        to list, but not to get."""
+        listed = await self.list_all(kind, namespace, fields=f"metadata.name={name}", keep=keep)
+        return listed[0] if listed else None
+
     async def list_all(
         self,
         kind: str,
