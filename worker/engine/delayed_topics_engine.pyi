@@ -202,11 +202,13 @@ class Engine:
         paused: bool,
         skew_ms: int,
         compression: str,
+        replicated: bool | None,
         dead_letter_partitions: int,
         has_control_topic: bool,
     ) -> None:
         """Set what the registry says about a delayed topic, which is not served if `policy` is None. `skew_ms` is by how much brokers'
-        clocks may differ. `dead_letter_partitions` is 0 while that topic is missing. Without a control topic, no request is followed."""
+        clocks may differ. `replicated`: whether its topics have replicas; None: not known yet. `dead_letter_partitions` is 0
+        while that topic is missing. Without a control topic, no request is followed."""
 
     def want(self, number: int, changes: Sequence[tuple[bytes, int | None]]) -> list[bool]:
         """Make records with these ids due at these times, or cancel them (None). Returns for each id whether one was released lately."""

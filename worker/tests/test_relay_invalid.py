@@ -13,6 +13,7 @@ from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_kafka_testing.slow_wire import Api, SlowWire
 from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHarness
 from delayed_topics_worker_testing.process import WorkerProcess
+from delayed_topics_worker_testing.running import running_relay
 
 pytestmark = pytest.mark.broker
 
@@ -67,12 +68,12 @@ def test_a_record_without_a_key_does_not_hold_up_a_compacted_topic(harness: Work
     wait_until(lambda: not worker.alarm_reasons(), what="all alarms are cleared", evidence=worker.evidence)
 
 
-def wait_for_value(read: Callable[[], list[Seen]], value: bytes, worker: WorkerProcess) -> None:
+def wait_for_value(read: Callable[[], list[Seen]], value: bytes, worker: WorkerProcess | None = None) -> None:
     wait_until(
         lambda: value in {r.value for r in read()},
         what=f"{value!r} arrives",
         timeout_seconds=60,
-        evidence=worker.evidence,
+        evidence=worker.evidence if worker is not None else None,
     )
 
 
@@ -143,38 +144,39 @@ def outdate(wire: SlowWire, orders: DeclaredTopic, partition: int, producer_id: 
 
 
 def test_what_other_producers_had_in_flight_does_not_come_twice_when_kafka_refuses_the_epoch_of_one(
-    harness: WorkerHarness, wire: SlowWire
+    harness: WorkerHarness, wire: SlowWire, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Copies to topics with replicas are shared out among several producers."""
     orders = harness.declare((0,), front_partitions=PARTITIONS, partitions=1)
     slow = f"{orders.names.front}.slow"
     config = {"message.timestamp.type": "LogAppendTime"}
     harness.create([NewTopicSpec(name=slow, partitions=1, replication_factor=1, config=config)])
     orders.change(ready_topics=(AllowedTopic(slow, 0),))
     producers = CopyProducers(wire)
-    worker = harness.start(orders)
-    for partition in range(PARTITIONS):
-        orders.produce(b"%d" % partition, partition=partition)
-    to_slow = [("dt-target", slow.encode())]
-    orders.produce(b"first", headers=to_slow)
-    orders.flush()
-    assert len(harness.read(slow, 1)) == 1
-    ids = {r.partition: producers.of[orders.names.ready, r.partition] for r in orders.ready(PARTITIONS)}
-    refused = next(r for r in orders.ready(PARTITIONS) if ids[r.partition] != producers.of[slow, 0])
-
-    with wire.holding_back(slow) as held:
-        orders.produce(b"slow", headers=to_slow, partition=(int(refused.value or b"") + 1) % PARTITIONS)
+    with running_relay(orders, replicated=True):
+        for partition in range(PARTITIONS):
+            orders.produce(b"%d" % partition, partition=partition)
+        to_slow = [("dt-target", slow.encode())]
+        orders.produce(b"first", headers=to_slow)
         orders.flush()
-        assert held.wait(60)
-        outdate(wire, orders, refused.partition, ids[refused.partition])
-        orders.produce(b"refused", partition=int(refused.value or b""))
-        orders.flush()
-        with harness.reader(orders.names.ready) as read:
-            wait_for_value(read, b"refused", worker)
-    orders.produce(b"last", headers=to_slow)
-    orders.flush()
+        assert len(harness.read(slow, 1)) == 1
+        ids = {r.partition: producers.of[orders.names.ready, r.partition] for r in orders.ready(PARTITIONS)}
+        refused = next(r for r in orders.ready(PARTITIONS) if ids[r.partition] != producers.of[slow, 0])
 
-    with harness.reader(slow) as read:
-        wait_for_value(read, b"last", worker)
-        time.sleep(1)
-        assert sorted(r.value or b"" for r in read()) == [b"first", b"last", b"slow"]
-    assert worker.log_path.read_text().count("failed permanently") == 1
+        with wire.holding_back(slow) as held:
+            orders.produce(b"slow", headers=to_slow, partition=(int(refused.value or b"") + 1) % PARTITIONS)
+            orders.flush()
+            assert held.wait(60)
+            outdate(wire, orders, refused.partition, ids[refused.partition])
+            orders.produce(b"refused", partition=int(refused.value or b""))
+            orders.flush()
+            with harness.reader(orders.names.ready) as read:
+                wait_for_value(read, b"refused")
+        orders.produce(b"last", headers=to_slow)
+        orders.flush()
+
+        with harness.reader(slow) as read:
+            wait_for_value(read, b"last")
+            time.sleep(1)
+            assert sorted(r.value or b"" for r in read()) == [b"first", b"last", b"slow"]
+    assert caplog.text.count("failed permanently") == 1

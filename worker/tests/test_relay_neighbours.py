@@ -4,6 +4,7 @@ import statistics
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import cast
 
 import pytest
 from delayed_topics_core.ready_topics import AllowedTopic
@@ -12,7 +13,10 @@ from delayed_topics_devcluster.waiting import wait_until
 from delayed_topics_kafka.model import NewTopicSpec
 from delayed_topics_kafka_testing.slow_wire import SlowWire
 from delayed_topics_worker.clients import SOCKET_TIMEOUT_MS
+from delayed_topics_worker.topic_watch import TopicWatch
 from delayed_topics_worker_testing.harness import DeclaredTopic, Seen, WorkerHarness
+from delayed_topics_worker_testing.load import all_ready, doubled, steady_load
+from delayed_topics_worker_testing.running import ReplicatedWatch, running_relay
 
 pytestmark = pytest.mark.broker
 
@@ -142,15 +146,26 @@ def test_while_one_target_takes_no_records_those_for_others_come_out_on_time_and
     check_released(harness.read(ready[0], 1 + BACKLOG + sent), 1 + BACKLOG + sent)
 
 
+def test_copies_to_topics_without_replicas_go_through_one_connection(harness: WorkerHarness, wire: SlowWire) -> None:
+    """A broker answers these requests at once. Several connections would only make more requests, each with fewer records."""
+    ready, send = shared(harness, "AtLeastOnce")
+    connections = wire.producing(ready)
+    release_first(harness, ready, send)
+    assert len(connections) == 1
+
+
 def test_while_one_partition_waits_for_an_acknowledgement_partitions_of_the_same_broker_get_theirs(
     harness: WorkerHarness, wire: SlowWire
 ) -> None:
-    """A broker answers the requests of a connection one after the other, and one with records only when its replicas have them."""
-    ready, send = shared(harness, "AtLeastOnce")
-    release_first(harness, ready, send)
+    """A broker answers the requests of a connection one after the other, and one with records only when its replicas have them. A broker
+    without others has no replicas, so the worker is told that there are some."""
+    orders, ready, send = with_ready_topics(harness)
     without_delay = range(2, 2 * KEYS, 2)
 
-    with wire.holding_back(ready[0]) as held, ExitStack() as stack:
+    with ExitStack() as stack:
+        stack.enter_context(running_relay(orders, replicated=True))
+        release_first(harness, ready, send)
+        held = stack.enter_context(wire.holding_back(ready[0]))
         read_others = [stack.enter_context(harness.reader(topic)) for topic in ready[1:]]
         send(0, 2)
         harness.flush()
@@ -170,6 +185,30 @@ def test_while_one_partition_waits_for_an_acknowledgement_partitions_of_the_same
     for topic in ready[1:]:
         assert len(harness.read(topic, 1 + len(without_delay))) == 1 + len(without_delay)
     harness.read(ready[0], 2)
+
+
+def test_records_come_out_once_and_in_order_while_topics_get_replicas_and_lose_them(harness: WorkerHarness) -> None:
+    """Their copies go through other producers from then on, which must not overtake those in flight."""
+    orders = harness.declare((0, 1))
+    with running_relay(orders) as (relay, published):
+        wait_until(lambda: published.ready, what="the worker is ready")
+        watch = relay._watch
+        with steady_load(orders, levels=2) as sent:
+            for seen in (ReplicatedWatch(watch), watch) * 3:
+                relay._watch = cast(TopicWatch, seen)
+                count = len(sent) + PER_SECOND
+                wait_until(lambda: len(sent) >= count, what="more records are sent")  # noqa: B023
+        released = all_ready(orders, sent)
+
+    assert doubled(released) == 0
+    last: dict[tuple[int, bytes, int], int] = {}
+    for record in sorted(released, key=lambda record: record.offset):
+        n = int(record.value or b"")
+        _, front_partition, offset, _ = (record.header("dt-root") or b"").split(b":")
+        if n % 2 == 0 or record.header("dt-hops") != b"0":
+            way = (record.partition, front_partition, n % 2)
+            assert int(offset) > last.get(way, -1), "out of order"
+            last[way] = int(offset)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import math
 import struct
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from functools import partial
@@ -57,6 +57,7 @@ class SlowWire(Closing):
         self._held_topics: dict[str, threading.Event] = {}
         self._bytes_per_second: dict[str, int] = {}
         self._breaks: Counter[int] = Counter()
+        self._producing: list[tuple[list[bytes], set[int]]] = []
         self._changes: dict[int, Callable[[bytes], bytes]] = {}
         self._answer_changes: dict[int, Callable[[bytes], bytes]] = {}
         self._loop = asyncio.new_event_loop()
@@ -102,6 +103,12 @@ class SlowWire(Closing):
         """Replaces answers to requests of this kind by what `change` returns, on connections that begin after this call. The thread of the
         proxy calls it."""
         self._loop.call_soon_threadsafe(self._answer_changes.__setitem__, api, change)
+
+    def producing(self, topics: Iterable[str]) -> Collection[int]:
+        """Returns a collection that gets a number for each connection on which records for these topics are sent from now on."""
+        found: set[int] = set()
+        self._producing.append(([_name(topic) for topic in topics], found))
+        return found
 
     def refuse_first(self, topic: str) -> threading.Event:
         """Makes Kafka refuse the next request with records for this topic, by the name of a topic that doesn't exist, and accept those
@@ -160,6 +167,7 @@ class SlowWire(Closing):
             self._breaks,
             self._changes,
             self._answer_changes,
+            self._producing,
         ):
             setting.clear()
         self._hold_back(None, 0)
@@ -207,6 +215,9 @@ class SlowWire(Closing):
                 request = await reader.readexactly(*LENGTH.unpack(await reader.readexactly(LENGTH.size)))
                 await self._held_back(partial(self._seconds_of, request))
                 api_key, _ = HEADER.unpack_from(request)
+                for names, found in self._producing:
+                    if api_key == Api.PRODUCE and any(name in request for name in names):
+                        found.add(id(reader))
                 if self._breaks[api_key] > 0:
                     self._breaks[api_key] -= 1
                     return

@@ -236,7 +236,7 @@ class Relay:
             self._leave_group(for_good=True)
         if snapshot is not before:
             self._seen = snapshot
-            changed |= {s.topic for s in self._served if s.count_partitions(snapshot)}
+            changed |= {s.topic for s in self._served if s.describe(snapshot)}
         if self._engine is not None:
             self._serve(self._engine, changed)
 
@@ -252,17 +252,17 @@ class Relay:
 
     def _serve(self, engine: Engine, changed: Collection[str]) -> None:
         """Tells the engine what the registry and Kafka say about the changed topics."""
-        for served in self._served:
-            if served.topic in changed:
-                engine.serve(
-                    served.number,
-                    served.policy,
-                    paused=served.paused,
-                    skew_ms=served.skew_ms,
-                    compression=served.layout.compression if served.layout else "none",
-                    dead_letter_partitions=served.dead_letter_partitions,
-                    has_control_topic=served.has_control_topic,
-                )
+        for served in (served for served in self._served if served.topic in changed):
+            engine.serve(
+                served.number,
+                served.policy,
+                paused=served.paused,
+                skew_ms=served.skew_ms,
+                compression=served.layout.compression if served.layout else "none",
+                replicated=served.replicated,
+                dead_letter_partitions=served.dead_letter_partitions,
+                has_control_topic=served.has_control_topic,
+            )
 
     def _subscribe(self, recreated: list[str]) -> None:
         """Subscribes to the topics that have a serving layout, with new clients if topics were created again."""

@@ -25,7 +25,8 @@ class Served:
     `layout`: the layout that is served; None before the first one, and while the topic is not for these workers. `listed`: the registry
     has a layout for these workers, perhaps only a planned one, but not a retired one. `dead_letter_partitions`: 0 while it is not known.
     `target_partitions`: the number of partitions of other ready topics; 0 for topics that are missing or that this worker may not describe.
-    It lacks the topics that Kafka has not been asked about. `is_control_known`: the control topic was read to its end once.
+    It lacks the topics that Kafka has not been asked about. `replicated`: whether its topics have replicas; None: Kafka has
+    not described them yet. `is_control_known`: the control topic was read to its end once.
 
     `owner`: the owner of these workers; empty: any. `group`: the group of these workers; empty: that of the layout. `number`: see
     `Engine.add_topic`.
@@ -41,6 +42,7 @@ class Served:
     listed: bool = False
     dead_letter_partitions: int = 0
     target_partitions: dict[str, int] = field(default_factory=dict)
+    replicated: bool | None = None
     is_control_known: bool = False
 
     @classmethod
@@ -59,9 +61,9 @@ class Served:
     def _is_ours(self, layout: LayoutRecord) -> bool:
         return self.owner in ("", str(layout.owner)) and self.group in ("", layout.group)
 
-    def count_partitions(self, snapshot: TopicsSnapshot) -> bool:
-        """Counts the partitions of the dead-letter topic and of other ready topics. Returns whether a number changed."""
-        before = (self.dead_letter_partitions, self.target_partitions)
+    def describe(self, snapshot: TopicsSnapshot) -> bool:
+        """Adopts what Kafka says about the topics. Returns whether anything changed."""
+        before = (self.dead_letter_partitions, self.target_partitions, self.replicated)
         name = self.names.dead_letter
         info = snapshot.topics.get(name)
         if not isinstance(info, KafkaCallError):
@@ -69,7 +71,11 @@ class Served:
             self.dead_letter_partitions = info.partitions if info and same else 0
         counted = {topic: self._partitions_of_target(topic, snapshot) for topic in self.targets}
         self.target_partitions = {topic: count for topic, count in counted.items() if count is not None}
-        return before != (self.dead_letter_partitions, self.target_partitions)
+        infos = {topic: snapshot.topics.get(topic) for topic in (*self.names.topics, *self.targets)}
+        replicas = {topic: info.replication_factor for topic, info in infos.items() if isinstance(info, TopicInfo)}
+        if replicas.keys() >= set(self.names.topics):
+            self.replicated = max(replicas.values()) > 1
+        return before != (self.dead_letter_partitions, self.target_partitions, self.replicated)
 
     def _partitions_of_target(self, topic: str, snapshot: TopicsSnapshot) -> int | None:
         if topic not in snapshot.topics or isinstance(info := snapshot.topics[topic], KafkaUnreachable):

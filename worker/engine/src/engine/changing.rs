@@ -2,7 +2,7 @@
 
 use super::changes::{Change, Changed};
 use super::copying::Sending;
-use super::producers::Output;
+use super::producer::Output;
 use super::stored::StoredHeaders;
 use crate::dead_letter::Cause;
 use crate::place::Place;

@@ -8,7 +8,7 @@ use super::changes::Changes;
 use super::engine_event::EngineEvent;
 use super::held::Taken;
 use super::partition::Partition;
-use super::producers::{Output, To};
+use super::producer::{Output, To};
 use super::slots::CopyOf;
 use super::state::Step;
 use super::stored::{Parts, Stored, StoredHeaders};

@@ -90,6 +90,7 @@ impl Simulation {
                 paused: false,
                 skew_ms: 0,
                 compression: "none".to_owned(),
+                replicated: None,
                 has_control_topic: false,
             },
             producer: Producer::default(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::alone::{Alone, Lone, Refused};
 use super::engine_event::EngineEvent;
 use super::partition::Partition;
-use super::producers::Producer;
+use super::producer::Producer;
 use super::refusals::is_of_the_copy;
 use super::slots::CopyOf;
 use super::state::Step;

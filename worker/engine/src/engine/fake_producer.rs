@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use super::producers::{Output, To};
+use super::producer::{Output, To};
 use super::slots::CopyOf;
 use super::topic::Target;
 use crate::kafka::{code, Copy, Error};

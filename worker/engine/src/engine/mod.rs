@@ -27,6 +27,7 @@ mod intake;
 mod memory;
 mod partition;
 mod placing;
+mod producer;
 mod producers;
 mod rebalance;
 mod refusals;
@@ -67,7 +68,7 @@ use crate::writing;
 use clock::Clock;
 use commits::Commits;
 use memory::Memory;
-use producers::Producers;
+use producers::{Producers, Use};
 use rebalance::{Leaving, Revoking, Subscribing};
 use slots::Slots;
 use state::Step;
@@ -269,9 +270,14 @@ impl Engine {
         let Some(topic) = self.topics.get_mut(number) else { return };
         let compression = |served: &Option<Served>| served.as_ref().map(|served| served.compression.clone());
         let compressed_otherwise = topic.served.is_some() && compression(&topic.served) != compression(&served);
+        let mut written_otherwise = compressed_otherwise;
         if let (Some(served), None) = (&served, &self.transactions) {
-            // before the first copy, because connecting and getting a producer id from Kafka take half a second
-            self.producers.prepare(&served.compression, false, self.wake.as_fd(), &mut self.events);
+            let wanted = Use::of(served, false);
+            written_otherwise = topic.served.as_ref().is_some_and(|before| Use::of(before, false) != wanted);
+            if served.replicated.is_some() {
+                // before the first copy, because connecting and getting a producer id from Kafka take half a second
+                self.producers.prepare(wanted, self.wake.as_fd(), &mut self.events);
+            }
         }
         topic.served = served;
         topic.dead_letter_partitions = NonZeroU32::new(dead_letter_partitions);
@@ -283,8 +289,8 @@ impl Engine {
         for slot in slots {
             if let Some(partition) = self.slots.get_mut(slot) {
                 partition.turn_ms = None;
-                if compressed_otherwise {
-                    // another compression means another producer, which must not overtake the present one
+                if written_otherwise {
+                    // another producer must not overtake the present one
                     partition.step(Step::ReadAgain);
                     self.settling.push(slot);
                 }

@@ -1,149 +1,40 @@
 //! The producers of copies.
 
-use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread;
 
-use super::ending::end;
 use super::engine_event::EngineEvent;
-use super::topic::{Names, Target, OWN_TARGETS};
+use super::producer::{Producer, ProducerPool};
+use super::topic::{Names, Served};
 use super::{boot_ns, METADATA_TIMEOUT_MS};
-use crate::kafka::{Client, Copy, CopyHeaders, Error, Event, Kind, Load, TopicHandle};
-use crate::writing::HeaderSink;
+use crate::kafka::{Client, Error, Event, Kind, Load};
 
-/// A client and the topics that it produces to.
-pub struct Producer {
-    /// By delayed topic and target, each from its first copy on: one of many topics that a worker has nothing to write to costs nothing.
-    /// They are dropped before the client.
-    handles: Vec<(String, OnceCell<TopicHandle>)>,
-    /// Other ready topics, each from its first copy on.
-    others: RefCell<HashMap<String, TopicHandle>>,
-    /// Whether Kafka has refused a copy because its epoch is outdated. Nothing that this producer reports can then be trusted.
-    outdated: bool,
-    /// The client of Kafka.
-    pub client: Arc<Client>,
+/// How many producers share the copies to topics with replicas. Each has a connection of its own to each broker. A broker answers the
+/// requests of a connection one after the other, and a request with copies only when all replicas in sync have them. A request of
+/// librdkafka has the copies of one partition, so partitions that share a connection wait for each other.
+///
+/// Without replicas, a broker answers at once. Then several connections only make more requests, each with fewer copies.
+pub(super) const SHARED_BY: usize = 4;
+
+/// Which copies a pool of producers is for. Its producers stay the same for as long as its topics have these settings, because copies that
+/// go through others could overtake the present ones.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Use<'a> {
+    compression: &'a str,
+    /// How many producers share the copies.
+    size: usize,
+    /// Whether each record is sent in a batch of its own.
+    alone: bool,
 }
 
-impl Producer {
-    fn new(client: Arc<Client>, names: &[Names]) -> Self {
-        let mut made = Producer { handles: Vec::new(), others: RefCell::default(), outdated: false, client };
-        for names in names {
-            made.add_topic(names);
-        }
-        made
-    }
-
-    /// Ends the producer, and discards the copies that it has and their results.
-    pub fn end(self) {
-        self.client.purge();
-        let Producer { handles, others, client, .. } = self;
-        drop((handles, others));
-        end(client);
-    }
-
-    fn add_topic(&mut self, names: &Names) {
-        self.handles.extend(OWN_TARGETS.map(|target| (names.of(target).to_owned(), OnceCell::new())));
-    }
-
-    fn handle(&self, index: usize) -> Result<&TopicHandle, Error> {
-        let (name, handle) = &self.handles[index];
-        match handle.get() {
-            Some(made) => Ok(made),
-            None => self.client.topic(name).map(|made| handle.get_or_init(|| made)),
-        }
-    }
-}
-
-/// Where a copy goes.
-#[derive(Clone, Copy, Debug)]
-pub enum To<'a> {
-    /// One of a delayed topic's own topics.
-    Own(usize, Target),
-    /// The ready topic of this name.
-    Other(&'a str),
-}
-
-/// What queues copies. It does not report their results.
-pub trait Output {
-    /// The headers of a copy.
-    type Headers: HeaderSink;
-
-    /// Creates headers with room for `count`, which may grow.
-    fn headers(&self, count: usize) -> Self::Headers;
-
-    /// Queues a copy. Returns how many bytes it has, including its headers.
-    ///
-    /// # Errors
-    /// `code::QUEUE_FULL` if there is no room now; any other code if it cannot be queued at all.
-    fn produce(&self, to: To<'_>, copy: Copy<'_, Self::Headers>) -> Result<usize, Error>;
-}
-
-impl Output for Producer {
-    type Headers = CopyHeaders;
-
-    fn headers(&self, count: usize) -> CopyHeaders {
-        self.client.copy_headers(count)
-    }
-
-    fn produce(&self, to: To<'_>, copy: Copy<'_, CopyHeaders>) -> Result<usize, Error> {
-        let name = match to {
-            To::Own(topic, target) => {
-                return self.client.produce(self.handle(topic * OWN_TARGETS.len() + target as usize)?, copy)
-            }
-            To::Other(name) => name,
-        };
-        let mut others = self.others.borrow_mut();
-        if !others.contains_key(name) {
-            others.insert(name.to_owned(), self.client.topic(name)?);
-        }
-        self.client.produce(&others[name], copy)
-    }
-}
-
-/// How many producers share the copies of one compression. Each has a connection of its own to each broker. A broker answers the requests
-/// of a connection one after the other, and a request with copies only when all replicas in sync have them. A request of librdkafka has
-/// the copies of one partition, so partitions that share a connection wait for each other.
-const POOL_SIZE: usize = 4;
-
-/// Queues copies through one producer or several. All copies to a partition go through the same one, so that they stay in order.
-#[derive(Clone, Copy)]
-pub struct ProducerPool<'a>(&'a [Producer]);
-
-impl<'a> ProducerPool<'a> {
-    /// A pool in which all copies go through one producer.
+impl<'a> Use<'a> {
+    /// The copies of the records of a delayed topic.
     #[must_use]
-    pub fn of_one(producer: &'a Producer) -> Self {
-        ProducerPool(std::slice::from_ref(producer))
+    pub fn of(served: &'a Served, alone: bool) -> Self {
+        let size = if alone || served.replicated == Some(false) { 1 } else { SHARED_BY };
+        Use { compression: &served.compression, size, alone }
     }
-}
-
-impl Output for ProducerPool<'_> {
-    type Headers = CopyHeaders;
-
-    fn headers(&self, count: usize) -> CopyHeaders {
-        self.0[0].headers(count)
-    }
-
-    fn produce(&self, to: To<'_>, copy: Copy<'_, CopyHeaders>) -> Result<usize, Error> {
-        let topic = match to {
-            To::Own(topic, target) => topic * OWN_TARGETS.len() + target as usize,
-            To::Other(name) => name.bytes().map(usize::from).sum(),
-        };
-        self.0[pool_index(self.0.len(), topic, copy.partition)].produce(to, copy)
-    }
-}
-
-/// Returns which producer of a pool of this size a partition belongs to. Brokers often lead every third or fourth partition, so this must
-/// not depend on the remainder of the partition's number alone.
-fn pool_index(size: usize, topic: usize, partition: i32) -> usize {
-    const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
-    const TOPIC_STEP: u64 = 31;
-    let number = (topic as u64).wrapping_mul(TOPIC_STEP).wrapping_add(u64::from(partition.unsigned_abs()));
-    // only the upper bits of the product are spread evenly
-    let spread = number.wrapping_mul(GOLDEN_RATIO) >> 32;
-    ((spread * size as u64) >> 32) as usize
 }
 
 /// After this many refused batches, a producer is replaced. librdkafka increments the producer's epoch with each refused batch, and
@@ -159,15 +50,20 @@ const MAX_UNCOMPRESSED_BYTES: &str = "104850000";
 /// time is over.
 const YOUNG_NS: i64 = 5_000_000_000;
 
-/// The producers that share the copies of one compression.
+/// The producers that share the copies of one use.
 struct Pool {
     compression: String,
-    /// Whether it sends each record in a batch of its own.
     alone: bool,
     /// Whether it is given no more copies. It ends when it has reported the results of those that it has.
     retired: bool,
     created_at_ns: i64,
     producers: Vec<Producer>,
+}
+
+impl Pool {
+    fn is_for(&self) -> Use<'_> {
+        Use { compression: &self.compression, size: self.producers.len(), alone: self.alone }
+    }
 }
 
 /// The producers for `AtLeastOnce`, and the settings of all producers.
@@ -176,14 +72,14 @@ pub struct Producers {
     /// librdkafka's properties, without the compression.
     properties: Vec<(String, String)>,
     names: Vec<Names>,
-    /// A pool for each compression, and one of a single producer for the copies of each compression that have to be sent alone.
+    /// A pool for each use.
     pools: Vec<Pool>,
     /// No producer is created before this time.
     create_at_ns: i64,
     /// What Kafka refuses the producers, and will presumably go on refusing.
     pub refused: Option<String>,
-    /// The compression of the producers that Kafka refused last, and whether they send each record in a batch of its own.
-    on_trial: Option<(String, bool)>,
+    /// The use of the producers that Kafka refused last: compression, number, and whether they send each record in a batch of its own.
+    on_trial: Option<(String, usize, bool)>,
 }
 
 impl Producers {
@@ -211,22 +107,16 @@ impl Producers {
 
     /// Creates the producers for this use, unless they exist. Returns false if they cannot be created now; an event or `refused` then
     /// says why.
-    pub fn prepare(
-        &mut self,
-        compression: &str,
-        alone: bool,
-        wake: BorrowedFd<'_>,
-        events: &mut Vec<EngineEvent>,
-    ) -> bool {
-        if self.get(compression, alone).is_some() {
+    pub fn prepare(&mut self, wanted: Use<'_>, wake: BorrowedFd<'_>, events: &mut Vec<EngineEvent>) -> bool {
+        if self.get(wanted).is_some() {
             return true;
         }
         let created_at_ns = boot_ns();
         if created_at_ns < self.create_at_ns {
             return false;
         }
-        let (size, further): (usize, &[(&str, &str)]) =
-            if alone { (1, &[("batch.num.messages", "1")]) } else { (POOL_SIZE, &[]) };
+        let Use { compression, size, alone } = wanted;
+        let further: &[(&str, &str)] = if alone { &[("batch.num.messages", "1")] } else { &[] };
         let made: Result<Vec<Producer>, String> =
             (0..size).map(|_| self.new_producer(compression, further, wake)).collect();
         match made {
@@ -268,9 +158,11 @@ impl Producers {
 
     /// Returns the producers for this use, if they were created.
     #[must_use]
-    pub fn get(&self, compression: &str, alone: bool) -> Option<ProducerPool<'_>> {
-        let is_for_this = |pool: &&Pool| !pool.retired && pool.alone == alone && pool.compression == compression;
-        self.pools.iter().find(is_for_this).map(|pool| ProducerPool(&pool.producers))
+    pub fn get(&self, wanted: Use<'_>) -> Option<ProducerPool<'_>> {
+        self.pools
+            .iter()
+            .find(|pool| !pool.retired && pool.is_for() == wanted)
+            .map(|pool| ProducerPool(&pool.producers))
     }
 
     /// Takes the events of all producers, each with the index of its producer in `iter`, until none has another.
@@ -302,7 +194,7 @@ impl Producers {
                 failed.client.purge();
                 if boot_ns() < pool.created_at_ns + YOUNG_NS {
                     self.create_at_ns = pool.created_at_ns + YOUNG_NS;
-                    self.on_trial = Some((pool.compression.clone(), pool.alone));
+                    self.on_trial = Some((pool.compression.clone(), pool.producers.len(), pool.alone));
                     self.refused =
                         Some(format!("Kafka refuses producers of the worker ({error}). Check the worker's ACLs"));
                 }
@@ -313,16 +205,18 @@ impl Producers {
         false
     }
 
-    /// Returns the producers that have to be created although no copy needs them yet, because only they show whether Kafka still refuses
-    /// them. There are none once they have lived for a while.
-    pub fn on_trial(&mut self) -> Option<(String, bool)> {
+    /// Creates producers again after Kafka has refused some, although no copy needs them yet, because only they show whether Kafka still
+    /// refuses them. Ends this when they have lived for a while.
+    pub fn try_refused(&mut self, wake: BorrowedFd<'_>, events: &mut Vec<EngineEvent>) {
         let now_ns = boot_ns();
         let accepted =
             |pool: &Pool| !pool.retired && (self.create_at_ns..now_ns - YOUNG_NS).contains(&pool.created_at_ns);
         if self.refused.is_some() && self.pools.iter().any(accepted) {
             (self.refused, self.on_trial) = (None, None);
         }
-        self.on_trial.clone()
+        if let Some((compression, size, alone)) = self.on_trial.clone() {
+            self.prepare(Use { compression: &compression, size, alone }, wake, events);
+        }
     }
 
     /// All producers, including those that are given no more copies.
@@ -374,27 +268,4 @@ fn request_id_early(client: Arc<Client>) {
             let _ = client.look_at_topics(METADATA_TIMEOUT_MS); // if this fails, the producer gets its id later
         }
     });
-}
-
-impl HeaderSink for CopyHeaders {
-    fn header(&mut self, name: &[u8], value: Option<&[u8]>) {
-        self.add(name, value);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_partitions_that_a_broker_leads_are_shared_out_among_the_producers_of_a_pool() {
-        for (topic, brokers, broker) in
-            (0..9).flat_map(|topic| (1..9).map(move |brokers| (topic, brokers, brokers - 1)))
-        {
-            let led = (0..24).map(|number| number * brokers + broker);
-            let mut partitions = [0; POOL_SIZE];
-            led.for_each(|partition| partitions[pool_index(POOL_SIZE, topic, partition)] += 1);
-            assert!(partitions.iter().all(|count| (3..=10).contains(count)), "{brokers} brokers: {partitions:?}");
-        }
-    }
 }

@@ -3,7 +3,8 @@
 use std::os::fd::AsFd;
 
 use super::copying::{Goes, Sending};
-use super::producers::ProducerPool;
+use super::producer::ProducerPool;
+use super::producers::Use;
 use super::topic::Topic;
 use super::transactions::Transactions;
 use super::{boot_ns, Engine, NEAR_MS};
@@ -65,9 +66,7 @@ impl Engine {
 
     /// Creates producers again after Kafka has refused some, whether or not there is anything to send.
     pub(super) fn try_refused_producers(&mut self) {
-        if let Some((compression, alone)) = self.producers.on_trial() {
-            self.producers.prepare(&compression, alone, self.wake.as_fd(), &mut self.events);
-        }
+        self.producers.try_refused(self.wake.as_fd(), &mut self.events);
     }
 
     pub(super) fn register(&mut self, slot: usize) {
@@ -96,11 +95,10 @@ impl Engine {
         let Topic { names, served, dead_letter_partitions, changes, tally, undecided } =
             &mut self.topics[partition.topic];
         let Some(served) = &*served else { return (0, Goes::On) };
-        let compression = &served.compression;
         if self.transactions.is_none() {
             let wake = self.wake.as_fd();
             let mut needed = [false, true].into_iter().filter(|alone| !alone || !partition.alone.is_empty());
-            if !needed.all(|alone| self.producers.prepare(compression, alone, wake, &mut self.events)) {
+            if !needed.all(|alone| self.producers.prepare(Use::of(served, alone), wake, &mut self.events)) {
                 return (0, Goes::Blocked);
             }
         }
@@ -109,7 +107,7 @@ impl Engine {
                 let only = transactions.producer().map(ProducerPool::of_one);
                 (only, only)
             }
-            None => (self.producers.get(compression, false), self.producers.get(compression, true)),
+            None => (self.producers.get(Use::of(served, false)), self.producers.get(Use::of(served, true))),
         };
         partition.delayed.serve_from(now.0); // has an effect only if the time was not known when the partition began
         let may_go_alone = self.transactions.as_ref().map_or(true, Transactions::may_go_alone);

@@ -61,6 +61,8 @@ pub struct Served {
     pub skew_ms: i64,
     /// The compression of copies, as librdkafka's `compression.type`.
     pub compression: String,
+    /// Whether its topics have replicas. `None`: Kafka has not described them yet.
+    pub replicated: Option<bool>,
     /// Whether records can be cancelled and rescheduled.
     pub has_control_topic: bool,
 }

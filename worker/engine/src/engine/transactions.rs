@@ -13,7 +13,7 @@ use super::commit_points::in_commits;
 use super::engine_event::EngineEvent;
 use super::histogram::Histogram;
 use super::partition::Partition;
-use super::producers::Producer;
+use super::producer::Producer;
 use super::refusals::{says_why, FENCED, NOT_ADDED};
 use super::state::{State, Step};
 use super::topic::{Tally, Topic};

@@ -64,7 +64,7 @@ impl Engine {
         Ok(self.0.change(|engine| engine.add_topic(names))?)
     }
 
-    #[pyo3(signature = (number, policy, *, paused, skew_ms, compression, dead_letter_partitions, has_control_topic))]
+    #[pyo3(signature = (number, policy, *, paused, skew_ms, compression, replicated, dead_letter_partitions, has_control_topic))]
     fn serve(
         &self,
         number: usize,
@@ -72,6 +72,7 @@ impl Engine {
         paused: bool,
         skew_ms: i64,
         compression: String,
+        replicated: Option<bool>,
         dead_letter_partitions: u32,
         has_control_topic: bool,
     ) -> PyResult<()> {
@@ -80,6 +81,7 @@ impl Engine {
             paused,
             skew_ms,
             compression,
+            replicated,
             has_control_topic,
         });
         Ok(self.0.change(|engine| engine.serve(number, served, dead_letter_partitions))?)
