@@ -38,13 +38,12 @@ def spark_jars() -> Path:
 @pytest.fixture(scope="session")
 def quick_java() -> dict[str, str]:
     """Environment of a JVM that runs for a few seconds only. Without full compilation it takes half the time."""
-    return {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    return {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 
 @pytest.fixture(scope="session")
 def spark(spark_jars: Path) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
         environment.setenv("KAFKA_CLIENT_RACK", "zone-b")
         started = session.start(
             master="local[2]",

@@ -162,7 +162,7 @@ def test_a_zero_byte_that_javas_client_sends_in_the_key_of_a_header_is_no_broken
     }
     sent = kafka(spark, [(0, 0, 0, [("trace\0x", b"1")])]).select("value", "headers")
     options = {f"kafka.{name}": value for name, value in java_client(connection).items()}
-    sent.write.format("kafka").options(**options).option("topic", names.front).save()
+    sent.write.format("kafka").options(**options).option("topic", names.front).mode("append").save()
     (seen,) = read_committed(connection, names.front)
     assert seen.headers() == [("trace", b"1")]
 

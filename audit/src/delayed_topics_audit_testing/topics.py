@@ -59,7 +59,7 @@ class Written:
         columns = ordered.select("key", "value", "headers", "partition")
         columns.write.format("kafka").options(**options).option("topic", topic).option(
             "kafka.compression.type", "lz4"
-        ).option("kafka.linger.ms", "20").option("kafka.batch.size", "262144").save()
+        ).option("kafka.linger.ms", "20").option("kafka.batch.size", "262144").mode("append").save()
 
     def freeze(self, *, max_lateness_ms: int) -> AuditWindow:
         made, names = self.made, self.names

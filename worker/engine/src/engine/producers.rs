@@ -195,8 +195,9 @@ impl Producers {
                 if boot_ns() < pool.created_at_ns + YOUNG_NS {
                     self.create_at_ns = pool.created_at_ns + YOUNG_NS;
                     self.on_trial = Some((pool.compression.clone(), pool.producers.len(), pool.alone));
-                    self.refused =
-                        Some(format!("Kafka refuses producers of the worker ({error}). Check the worker's ACLs"));
+                    let is_right = error.name.ends_with("AUTHORIZATION_FAILED");
+                    let what_to_do = if is_right { "Check the worker's ACLs" } else { "See the logs of the brokers" };
+                    self.refused = Some(format!("Kafka refuses producers of the worker ({error}). {what_to_do}"));
                 }
                 return !std::mem::replace(&mut pool.retired, true);
             }
