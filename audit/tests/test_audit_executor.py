@@ -63,8 +63,9 @@ while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 1 + 2:
     time.sleep(0.1)
 kept = session.checkpointed(spark.range(0, 1000, 1, 8))
 driver = SparkContext._gateway.proc.pid
-(executor, _) = (int(pid) for pid in os.popen(f"pgrep -P {driver}").read().split())
-os.kill(executor, signal.SIGKILL)
+executors = os.popen(f"pgrep --parent {driver} --full ExecutorBackend").read().split()  # the driver may have other children
+assert len(executors) == 2, executors
+os.kill(int(executors[0]), signal.SIGKILL)
 print(kept.groupBy().sum("id").collect()[0][0])
 """
 

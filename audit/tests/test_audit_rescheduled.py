@@ -9,12 +9,14 @@ from delayed_topics_audit_testing.rows import (
     PROMISE,
     Row,
     Window,
+    dead_letter,
     flaws,
     hop,
     judged,
     level,
     release,
 )
+from delayed_topics_core.reasons import DeadLetterReason
 from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -146,3 +148,30 @@ def test_a_request_that_came_after_the_release_or_was_refused_excuses_no_release
         control_unknown=unknown,
     )
     assert flaws(window) == {flaw: ["f:0:0", "f:0:1", "f:0:2", "f:0:3"]}
+
+
+def test_times_of_brokers_whose_clocks_may_differ_by_five_milliseconds_are_compared_with_this_tolerance(
+    spark: SparkSession,
+) -> None:
+    """The clock of the broker that has a request may be ahead of the clock of the broker that has its outcome, or of the record's."""
+    window = Window(
+        spark=spark,
+        promise=replace(PROMISE, skew_ms=5),
+        front=[(0, at, 5_000 if at in (2, 3) else 0, level(2)) for at in range(6)],
+        ready=[
+            (0, 0, 3_001, release(("f", 0, 0), 3_000)),
+            (0, 1, 3_001, release(("f", 0, 1), 3_000)),
+            (0, 2, 5_001, release(("f", 0, 2), 4_995)),
+            (0, 3, 5_001, release(("f", 0, 3), 4_994)),
+        ],
+        dead=[(0, at, 3_001, dead_letter(("f", 0, 4 + at), reason=DeadLetterReason.CANCELLED)) for at in range(2)],
+        control=[
+            (b"f:0:0:id", control_value("deliver-at", 3_000), 3_006),
+            (b"f:0:1:id", control_value("deliver-at", 3_000), 3_007),
+            (b"f:0:2:id", control_value("deliver-at", 4_995), 100),
+            (b"f:0:3:id", control_value("deliver-at", 4_994), 100),
+            (b"f:0:4:id", b"cancel", 3_006),
+            (b"f:0:5:id", b"cancel", 3_007),
+        ],
+    )
+    assert flaws(window) == {"early": ["f:0:1", "f:0:3"], "wrongly_dead_lettered": ["f:0:5"]}

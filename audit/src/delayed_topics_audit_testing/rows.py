@@ -78,16 +78,21 @@ def _base64(value: bytes | None) -> str | None:
 
 
 def facts_of(
-    topics: Sequence[DataFrame], bounds: Bounds, targets: Sequence[str] = (), asked: Requests = NOBODY
+    topics: Sequence[DataFrame],
+    bounds: Bounds,
+    targets: Sequence[str] = (),
+    asked: Requests = NOBODY,
+    *,
+    skew_ms: int = 0,
 ) -> list[DataFrame]:
     """Returns the facts of the front, delays, ready, dead-letter and other ready topics. `topics` has their rows, as Spark reads them from
-    Kafka. `asked` has the requests of the control topic."""
+    Kafka. `asked` has the requests of the control topic. `skew_ms`: by how much the brokers' clocks may differ."""
     names = ("", "", "", "", *targets)
     parsed = [
         facts.parser(topic_number, name)(rows, bounds)
         for topic_number, (name, rows) in enumerate(zip(names, topics, strict=True))
     ]
-    held = asked.annotate(parsed, skew_ms=0)
+    held = asked.annotate(parsed, skew_ms=skew_ms)
     return [facts.of_parsed(topic_number)(rows, bounds) for topic_number, rows in enumerate(held)]
 
 
@@ -136,7 +141,8 @@ class Window:
         others = [kafka(self.spark, rows, stamped_by_broker=self.others_stamped) for rows in self.others.values()]
         asked = NOBODY if self.control is None else asked_for(self.spark, self.control)
         asked = replace(asked, unknown=self.control_unknown)
-        made = facts_of([front, delays, ready, dead, *others], self.bounds, tuple(self.others), asked)
+        topics = [front, delays, ready, dead, *others]
+        made = facts_of(topics, self.bounds, tuple(self.others), asked, skew_ms=self.promise.skew_ms)
         return places_of(made, self.bounds, self.promise, shuffle_partitions=1).persist()
 
 
