@@ -190,6 +190,9 @@ class Kubernetes:
     async def find(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         return self.store.get(kind, namespace, name)
 
+    async def list_all(self, *_: Any, **__: Any) -> list[dict[str, Any]]:
+        return []
+
     async def list_one(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
         found = self._uncached
         asked = found is not None and (found["kind"], found["metadata"]["namespace"], found["metadata"]["name"])
